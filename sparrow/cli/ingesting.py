@@ -100,7 +100,8 @@ def _unknown(word: str) -> str:
     """Return the message for a word that is neither a format nor a file."""
     other = {"csv": "columns", "tsv": "columns", "parquet": "columns", "json": "columns", "jsonl": "columns",
              "arrow": "columns", "svmlight": "libsvm", "svm": "libsvm", "matrixmarket": "mtx", "graph": "edges",
-             "snap": "edges", "frostt": "tns", "10x": "tenx", "anndata": "h5ad"}.get(word.lower())  # fmt: skip
+             "snap": "edges", "frostt": "tns", "10x": "tenx", "anndata": "h5ad", "mm": "mtx",
+             "kg": "triples", "numpy": "npy", "scipy": "npz"}.get(word.lower())  # fmt: skip
     way = f"{word} files are read by 'sparrow ingest {other}'" if other else "sparrow ingest --list shows the formats"
     return f"{word!r} is neither a format nor a file: {way}"
 

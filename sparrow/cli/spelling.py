@@ -92,12 +92,18 @@ def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
             return f"{on} {value.replace(chr(39), '')}"
         return f"{on} {shlex.quote(value.strip(chr(39)))}"
 
+    text = re.sub(
+        r"name the columns that make a tensor, sp\.open\(('[^']*'), coords=\[\.\.\.\], value=\.\.\.\)",
+        lambda found: f"store it as a tensor, sparrow ingest {found[1]} DST names its columns", text,
+    )  # fmt: skip
     if "overwrite" not in flags:
         text = text.replace("or pass overwrite=True to replace it", "or remove it first")
     text = re.sub(r"sp\.config\((?P<name>\w+)=\.\.\.\)", lambda found: f"--{found['name'].replace('_', '-')}", text)
     text = re.sub(rf"\b(?:A\.)?({'|'.join(_VERBS)})\(\)", lambda found: f"'sparrow {_VERBS[found[1]]}'", text)
     text = re.sub(
-        r"\bsp\.(ingest|export)(?:\.(\w+))?\b", lambda found: " ".join(("sparrow", *filter(None, found.groups()))), text
+        r"\bsp\.(ingest|export)(?:\.(\w+))?\b(?!\.\w|\()",
+        lambda found: " ".join(("sparrow", *filter(None, found.groups()))),
+        text,
     )
     text = _LEADING_NAME.sub(spell_name, text)
     text = re.sub(_ARGUMENT_NAME, spell_name, text)

@@ -310,11 +310,11 @@ _DAMAGED_NPZ = (
 """Errors of zipfile and NumPy for damaged archives and headers of arrays."""
 
 
-def from_npz(path: str | os.PathLike[str]) -> Any:
+def from_npz(path: str | os.PathLike[str], any_name: bool = False) -> Any:
     """Return the contents of a .npz file of SciPy or pydata/sparse."""
     name = os.fspath(path)
     files = get_filesystem(name)
-    if Path(name).suffix != ".npz":
+    if Path(name).suffix != ".npz" and not any_name:
         raise InvalidValueError(
             f"file must end in .npz to be read as an array, got {name!r}: sp.open opens stored tensors, "
             "sp.ingest stores text and tables"

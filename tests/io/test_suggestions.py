@@ -185,6 +185,10 @@ SNIFFED: list[tuple[str, str, list[Any]]] = [
     ]),
     ("adj.txt", "a|b, c, d\nb|c\n", [{("a", "b"): 1, ("a", "c"): 1, ("a", "d"): 1, ("b", "c"): 1}]),
     ("arrow.txt", "0->1\n1->2\n2->0\n", [TRIANGLE]),
+    ("arrow3.txt", "0\u21921\n1\u21922\n2\u21920\n", [TRIANGLE]),
+    ("halves.txt", "1.5 2.0\n2.0 3.0\n", [{("1.5", 2): 1, ("2.0", 3): 1}, {("1.5", "2.0"): 1, ("2.0", "3.0"): 1}]),
+    ("breaks.csv", 'u,i,v\n"a\nb",c,3\nd,e,4\n', [{("a\nb", "c"): 3, ("d", "e"): 4}]),
+    ("r1.txt", '"user"\t"item"\n"1"\t"a"\t"b"\n', [{("a", "b"): 1}]),
     ("arrow2.txt", "0 -> 1\n1 -> 2\n2 -> 0\n", [TRIANGLE]),
     ("text.svm", "positive 1:1 3:2\nnegative 2:1\n", [{"X": {(0, 0): 1, (0, 2): 2, (1, 1): 1}, "y": {(0,): 1}}]),
     ("a.jsonl", '{"user": 1, "item": 2, "stars": 3}\n{"user": 2, "item": 3, "stars": 4}\n', [{(1, 2): 3, (2, 3): 4}]),
@@ -211,6 +215,9 @@ def test_commands_for_text_that_asks(cli: Any, name: str, text: str, wanted: lis
 
 
 EXPLICIT: list[tuple[str, str, str, dict[str, Any], list[Any]]] = [
+    ("e.txt", "0 1\n1 2\n2.5 0\n", "edges", {}, [{("0", "1"): 1, ("1", "2"): 1, ("2.5", "0"): 1}]),
+    ("q.txt", '"u" "v"\n"a" 1\n', "columns", {"coords": ["u"], "value": "v", "delimiter": " "}, [{("a",): 1}]),
+    ("latin2.csv", "gr\xf6\xdfe,n\nK\xf6ln,1\n", "columns", {"coords": ["gr\xf6\xdfe"]}, [{("K\xf6ln",): 1}]),
     ("e.csv", "from,to\n0,1\n1,2\n2,0\n", "edges", {}, [TRIANGLE, {("from", "to"): 1, **NAMED_TRIANGLE}]),
     ("e.txt", "1 2\n-2 3\n", "edges", {}, [{("1", "2"): 1, ("-2", "3"): 1}]),
     ("e.txt", "0 1\n1 2\n2 0\n#x 3\n", "edges", {"ids": "int"}, [{**NAMED_TRIANGLE, ("#x", "3"): 1}, TRIANGLE]),
@@ -335,6 +342,38 @@ def test_hive_folder_is_suggested_as_typed(cli: Any) -> None:
     done = cli("ingest", "hive", "out")
     (command,) = suggestions(done.err)
     assert run(command, cli) == {(1, 5): 0.5, (1, 6): 0.5}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_folders_are_coordinates_where_files_have_one(cli: Any, suffix: str) -> None:
+    for year in (2025, 2026):
+        folder = Path(f"hi ve/year={year}/at=a b")
+        folder.mkdir(parents=True)
+        getattr(pl.DataFrame({"u": [1], "v": [0.5]}), f"write_{suffix}")(folder / f"d.{suffix}")
+    done = cli("ingest", "hi ve", "out")
+    (command,) = suggestions(done.err)
+    assert run(command, cli) == {(1, 2025, "a b"): 0.5, (1, 2026, "a b"): 0.5}
+
+
+def test_latin_1_is_suggested(cli: Any) -> None:
+    Path("a.csv").write_bytes("stra\xdfe,ort,n\nA,K\xf6ln,1\nB,Bonn,2\n".encode("latin-1"))
+    (command,) = suggestions(cli("ingest", "a.csv", "out").err)
+    assert run(command, cli) == {("A", "K\xf6ln"): 1, ("B", "Bonn"): 2}
+
+
+@pytest.mark.parametrize("words", [[], ["edges"], ["columns", "--coords", "a"]])
+def test_python_is_not_spelled_as_a_command(cli: Any, words: list[str]) -> None:
+    Path("it's.orc").write_bytes(b"ORC" + bytes(20))
+    done = cli("ingest", *words[:1], "it's.orc", "out", *words[1:])
+    told = done.err[done.err.index("in Python, ") :]
+    assert 'sp.ingest.columns(pyarrow.orc.read_table("it\'s.orc"), DST, coords=[...])' in told
+
+
+def test_delta_table_is_stored_first(cli: Any) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake("dl", pa.table({"u": [1], "n": [3]}))
+    told = cli("info", "dl").err
+    assert re.search("sparrow ingest '.*/dl' DST names its columns", told), told
 
 
 def test_folder_of_other_files_names_a_pattern(cli: Any) -> None:

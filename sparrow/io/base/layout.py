@@ -16,10 +16,12 @@ from sparrow.io.base.magic import split_words
 from sparrow.io.base.suggestion import TypedSource
 
 __all__ = [
-    "ColumnLayout", "TextLayout", "dense_rows", "find_layout", "is_number", "json_list_command", "json_options",
-    "looks_like_sizes",
+    "COLUMN_OPTIONS", "ColumnLayout", "TextLayout", "dense_rows", "find_layout", "is_integral", "is_number",
+    "json_list_command", "json_options", "looks_like_sizes",
 ]  # fmt: skip
 
+COLUMN_OPTIONS = frozenset({"coords", "value", "nulls", "ids", "relabel", "duplicates"})
+"""Options of ``columns`` that are not about CSV."""
 _DELIMITERS = ("::", "\t", ";", "|", ",", " ")
 _NULLS = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "NaN", "nan", "\\N"})
 _BOOLEANS = frozenset({"true", "false", "yes", "no"})
@@ -52,6 +54,13 @@ def is_number(token: str) -> bool:
     return "_" not in token
 
 
+def is_integral(token: str) -> bool:
+    """Return whether a number is an integer, such as 7, 7.0 or 7e3."""
+    if re.fullmatch(r"[-+]?\d{1,300}(\.0*)?", token):
+        return True
+    return re.fullmatch(r"[-+]?\d{1,18}(\.\d*)?[eE]\+?\d{1,2}", token) is not None and float(token).is_integer()
+
+
 @dataclass(frozen=True)
 class ColumnLayout:
     """Column of delimited text, by its first rows."""
@@ -69,7 +78,7 @@ class ColumnLayout:
         if not tokens:
             return "empty"
         if all(map(is_number, tokens)):
-            if not all(re.fullmatch(r"[-+]?\d{1,300}(\.0*)?", token) for token in tokens):
+            if not all(map(is_integral, tokens)):
                 return "decimal"
             if any(re.match(r"[-+]?0\d", token) for token in tokens):
                 return "integer"
@@ -186,6 +195,8 @@ class TextLayout:
         chosen = [self.columns[k].tokens for k in (*coords, *([] if value is None else [value]))]
         if any(token in _NULLS for tokens in chosen for token in tokens):
             options["nulls"] = "drop"
+        if names := [str(options["coords"][i]) for i, k in enumerate(coords) if self.columns[k].kind == "decimal"]:  # type: ignore[index]
+            options["ids"] = dict.fromkeys(names, "str")
         if any(self.columns[k].is_negative for k in coords):
             options["relabel"] = True
         if len({*zip(*chosen[: len(coords)], strict=True)}) < len(self.rows):
@@ -259,8 +270,10 @@ def find_layout(lines: Sequence[str]) -> TextLayout | None:
     lines
         Lines with data, whole, at least one.
     """
+    has_breaks = any(line.count('"') % 2 for line in lines)  # fields in quotes that hold line ends
     for delimiter in _DELIMITERS:
-        if not all(delimiter in line or (delimiter == " " and "\t" in line) for line in lines[1:] or lines):
+        is_split = all(delimiter in line or (delimiter == " " and "\t" in line) for line in lines[1:] or lines)
+        if not is_split and not (has_breaks and len(delimiter) == 1 and delimiter in lines[0]):
             continue
         rows, quoted = _split(lines, delimiter)
         widths = {len(row) for row in rows[1:]} or {len(rows[0])}
@@ -268,7 +281,7 @@ def find_layout(lines: Sequence[str]) -> TextLayout | None:
             continue
         short = len(rows[0]) < min(widths)  # names of columns behind those of rows, as R writes them
         names = _names(["", *rows[0]] if short else rows[0], rows[1:])
-        if short and (names is None or len(rows) <= _MIN_ROWS_NAMED):
+        if short and (names is None or (len(rows) <= _MIN_ROWS_NAMED and not quoted)):
             continue
         found = TextLayout(delimiter, names, rows if names is None else rows[1:], quoted)
         words = delimiter == " " and len(lines) == 1 and all(column.kind == "text" for column in found.columns)
@@ -279,7 +292,7 @@ def find_layout(lines: Sequence[str]) -> TextLayout | None:
 
 def _split(lines: Sequence[str], delimiter: str) -> tuple[list[list[str]], bool]:
     """Return the fields of lines without quotes, and whether there are quotes."""
-    quoted = any(re.search(r'(^|[,;|\t ])"[^"]*"($|[,;|\t ])', line) for line in lines[:20])
+    quoted = any(re.search(r'(^|[,;|\t ])"([^"]*"($|[,;|\t ])|[^"]*$)', line) for line in lines[:20])
     if quoted and len(delimiter) == 1:
         try:
             rows = list(csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter == " "))
@@ -357,4 +370,4 @@ def json_options(lines: Sequence[str]) -> dict[str, object]:
     names = [name for name, value in objects[0].items() if not isinstance(value, dict | list)]
     rows = [["" if each.get(name) is None else str(each.get(name)) for name in names] for each in objects]
     options = TextLayout(",", tuple(names), rows, False).options() if len(names) > 1 else {"coords": names or ["A"]}
-    return {name: value for name, value in options.items() if name in ("coords", "value", "nulls", "duplicates")}
+    return {name: value for name, value in options.items() if name in COLUMN_OPTIONS}

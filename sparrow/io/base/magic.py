@@ -25,6 +25,7 @@ _ARCHIVES = {
     b"PK\x03\x04": ("zip", "unzip -p {file}"),
     b"\x04\x22\x4d\x18": ("lz4", "lz4 -dc {file}"),
     b"7z\xbc\xaf\x27\x1c": ("7z", "7z x -so {file}"),
+    b"\x5d\x00\x00": (".lzma", "xz -dc --format=lzma {file}"),
 }
 _PICKLE = ("a pickle", "pickles are never loaded, they may run programs: write the data in another format")
 _R_DATA = ("an R data file", "write it from R with Matrix::writeMM(x, 'x.mtx') or write.csv(x, 'x.csv')")
@@ -34,18 +35,24 @@ _UTF32 = ("text in UTF-32", "iconv -f utf-32 -t utf-8 {file} | sparrow ingest FO
 _UTF16 = ("text in UTF-16", "iconv -f utf-16 -t utf-8 {file} | sparrow ingest FORMAT - DST")
 
 Advice: TypeAlias = str | Callable[[str], str]
-"""Way to read a file: a sentence or command with ``{file}``, or a function that returns one for a path."""
+"""Way to read a file: a text with ``{file}`` or ``{path!r}``, or a function that returns one for a path."""
 
 _SIGNATURES: dict[bytes, tuple[str, Advice]] = {
     b"version https://git-lfs.github.com/spec/": _LFS,
     b"/annex/objects/": _ANNEX,
     b"FEA1": ("Feather version 1", "write it with pyarrow.feather as version 2"),
-    b"SQLite format 3\x00": ("a SQLite database", "pass a DuckDB relation of it to sp.ingest.columns in Python"),
+    b"SQLite format 3\x00": (
+        "a SQLite database",
+        "in Python, sp.ingest.columns(duckdb.sql(...), DST, coords=[...]) stores a query",
+    ),
     b"\x80\x03": _PICKLE,
     b"\x80\x04": _PICKLE,
     b"\x80\x05": _PICKLE,
-    b"Obj\x01": ("Avro", "sp.ingest.columns(polars.read_avro(...), ...) stores it"),
-    b"MATLAB 5.0 MAT-file": ("a MATLAB file", "scipy.io.loadmat(...) reads it: sp.asarray(...).save(DST)"),
+    b"Obj\x01": ("Avro", "in Python, sp.ingest.columns(polars.read_avro({path!r}), DST, coords=[...]) stores it"),
+    b"MATLAB 5.0 MAT-file": (
+        "a MATLAB file",
+        "in Python, sp.asarray(scipy.io.loadmat({path!r})[...]).save(DST) stores a matrix",
+    ),
     b"RDX2\n": _R_DATA,
     b"RDX3\n": _R_DATA,
     b"X\n\x00\x00\x00": _R_DATA,
@@ -143,7 +150,7 @@ def reject_container(start: bytes, name: str, compression: str | None = None) ->
             if kind == "zip" and b".npy" in start[:80]:
                 reject("this is a .npz file of arrays", f"sparrow ingest npz {file} DST")
             if kind == "zip" and (office := _document(start, path)) is not None:
-                raise IngestError(f"this is {office[0]}, not text: {office[1].format(file=file)}", name)
+                raise IngestError(f"this is {office[0]}, not text: {office[1].format(path=path)}", name)
             reject(
                 f"{kind} files are not read: unpack it, or use gzip, zstd, bz2 or xz, for example",
                 f"{command.format(file=file)} | sparrow ingest FORMAT - DST",
@@ -151,12 +158,14 @@ def reject_container(start: bytes, name: str, compression: str | None = None) ->
     if start[257:262] == b"ustar":
         reject("this is a tar archive", f"tar -xOf {file} | sparrow ingest FORMAT - DST")
     if start.startswith(b"ORC") and b"\x00" in start:
-        raise IngestError("this is ORC, not text: sp.ingest.columns(pyarrow.orc.read_table(...), ...) stores it", name)
+        way = f"in Python, sp.ingest.columns(pyarrow.orc.read_table({path!r}), DST, coords=[...]) stores it"
+        raise IngestError(f"this is ORC, not text: {way}", name)
     for load in _loaders if looks_binary(start) else ():
         load()
     for magic, (kind, advice) in _SIGNATURES.items():
         if start.startswith(magic):
-            way = advice.format(file=file) if isinstance(advice, str) else advice(path)
+            way = advice.format(file=file, path=path) if isinstance(advice, str) else advice(path)
+            first = first if file in way or path in way else ""
             problem = f"this is {kind}" if ", not " in kind else f"this is {kind}, not text"
             if " DST" in way and "sparrow ingest" in way:
                 reject(problem, way)
@@ -175,9 +184,13 @@ def _document(start: bytes, path: str) -> tuple[str, str] | None:
     with contextlib.suppress(OSError, zipfile.BadZipFile, ValueError):
         names += zipfile.ZipFile(path).namelist()[:1000]
     if any(name.startswith("xl/") for name in names):
-        return "an Excel workbook", "sp.ingest.columns(pandas.read_excel({file}), DST, coords=[...]) stores a sheet"
+        return "an Excel workbook", (
+            "in Python, sp.ingest.columns(pandas.read_excel({path!r}), DST, coords=[...]) stores a sheet"
+        )
     if any(name.endswith(("/data.pkl", "/version")) for name in names):
-        return "a file of PyTorch", "sp.asarray(torch.load({file}, weights_only=True)).save(DST) stores a sparse tensor"
+        return "a file of PyTorch", (
+            "in Python, sp.asarray(torch.load({path!r}, weights_only=True)).save(DST) stores a sparse tensor"
+        )
     if any(name.startswith(("[Content_Types].xml", "word/", "mimetype")) for name in names):
         return "a document of an office program", "save its tables as CSV"
     return None

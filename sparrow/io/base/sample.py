@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -61,6 +61,8 @@ class Sample:
     """All paths as given."""
     unpack: str | None = None
     """Command that prints the text, if it is part of an archive."""
+    encoding: str | None = None
+    """Likely encoding of the text, None for UTF-8."""
 
     @property
     def typed(self) -> TypedSource:
@@ -76,6 +78,22 @@ class Sample:
         if not any(line.strip() for line in lines[:first]):
             return self.typed
         return self.typed.filter(f"sed 1,{first}d")
+
+    def columns_command(self, options: Mapping[str, Any]) -> str:
+        """Return the command that reads the source as a table."""
+        coords: Any = options["coords"]
+        if len(coords) < 2:
+            options = {**options, "coords": [*coords, *self.partitions]}
+        typed = self.below_comments if self.text else self.typed
+        return typed.command("columns", **options, encoding=self.encoding)
+
+    @property
+    def partitions(self) -> list[str]:
+        """Columns in the names of folders, such as year=2026."""
+        if self.folder is None:
+            return []
+        parts = self.name.removeprefix(self.folder).split("/")[:-1]
+        return [part.partition("=")[0] for part in parts if "=" in part]
 
     @cached_property
     def folder(self) -> str | None:
@@ -144,5 +162,11 @@ def fill_sample(sample: Sample, source: Source) -> None:
     if block is None:
         raise IngestError("the file is empty", source.name)
     start = block.text(0, size)
+    try:
+        bytes(block.data[:size]).decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(block.data[:size]) - 4:  # not a character that is cut
+            sample.encoding = "latin-1"
+            start = bytes(block.data[:size]).decode("latin-1")
     sample.whole = len(block.data) <= size and block.advance >= (source.size or 0)
     sample.text = start if len(block.data) <= size else start.rpartition("\n")[0] or start

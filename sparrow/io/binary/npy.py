@@ -183,7 +183,10 @@ def _read_header(name: str, size: int) -> _Head:
     try:
         check_dtype(dtype)
     except UnsupportedError:
-        raise IngestError(f"values must be numbers or booleans, got {dtype}", name) from None
+        problem = f"values must be numbers or booleans, got {dtype}"
+        if dtype.kind == "O":
+            problem += ", a pickle, which is never loaded: scipy.sparse.save_npz(...) writes a sparse array to be read"
+        raise IngestError(problem, name) from None
     count = math.prod(shape)
     if any(n < 0 for n in shape) or start + count * dtype.itemsize != size:
         problem = f"the file must have {start + count * dtype.itemsize} bytes for {dtype} of shape {shape}, got {size}"

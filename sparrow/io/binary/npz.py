@@ -96,8 +96,6 @@ class Npz(Reader):
             raise InvalidValueError(f"src must be one .npz file, got {self.src!r}")
         name = os.fspath(self.src)
         files = get_filesystem(name)
-        if not name.endswith(".npz"):
-            raise InvalidValueError(f"{name!r} must end in .npz: sparrow ingest --list shows all formats")
         with files.local_copy(name) as near:
             schema, block, given = _read_array(near, name, self.dims, self.fill_value)
         zeros = int(np.count_nonzero(is_fill(given, schema.fill_value)))
@@ -134,7 +132,7 @@ def _read_array(
             )
         if arrays and not _SPARSE & {*arrays}:
             raise InvalidValueError(f"it holds {', '.join(map(repr, arrays))}: {_suggest_code(name, arrays)}")
-        found = from_npz(near)
+        found = from_npz(near, any_name=True)
         schema, block = from_object(found, dims=dims, fill_value=fill_value)[:2]
         unfit = cast_checked(block.values, schema.dtype)[1]
         if unfit is not None:

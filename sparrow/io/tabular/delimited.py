@@ -329,6 +329,9 @@ class CsvReader(TextTableReader):
                     kind = pa.string()  # dates are labels, stored as texts
                 elif field.name in self.options.coords and self._leading_zero(blocks[-1], field) is not None:
                     kind = pa.string()
+                    self._note_odd(blocks[-1], field.name)
+                elif field.name in self.options.coords and pa.types.is_string(kind):
+                    self._note_odd(blocks[-1], field.name)
                 self._fixed[field.name] = self.types[field.name] = kind
         yield from blocks
         yield from rest
@@ -419,6 +422,22 @@ class CsvReader(TextTableReader):
         found = pc.match_substring_regex(texts, r"^\s*0[0-9]")
         row = pc.index(found, True).as_py()
         return None if row < 0 else (row, texts[row].as_py())
+
+    def _note_odd(self, block: TextBlock, name: str) -> None:
+        """Note an id that is not written as an integer, unlike most of its column."""
+        if name in self.options.texts:
+            return
+        texts = self._read(block, {**self._fixed, name: pa.string()}).column(name).combine_chunks()
+        plain = pc.match_substring_regex(texts, r"^\s*(0|[1-9][0-9]*)\s*$")
+        count = pc.sum(plain).as_py() or 0
+        if 2 * count < len(texts) or (row := pc.index(plain, False).as_py()) < 0:
+            return
+        token = texts[row].as_py()
+        number = f", or pass ids={{{name!r}: 'int'}} to read it as {int(token)}" if token.strip().isdecimal() else ""
+        self.report.note(
+            f"{block.source.name}, line {self._line(block, row)}: {token[:80]!r} in column {name!r} is not written as "
+            f"an integer, unlike most others, so that the column holds names: correct the line if it is wrong{number}"
+        )
 
     def _line(self, block: TextBlock, row: int) -> int:
         """Return the line of a row, from 1 in the source."""

@@ -16,7 +16,7 @@ from sparrow import storage
 from sparrow.core.schema import MAX_DIMENSION_SIZE, check_dims, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
 from sparrow.io.base.coo_writer import check_disk_space
-from sparrow.io.base.layout import TextLayout, dense_rows, json_list_command, json_options
+from sparrow.io.base.layout import COLUMN_OPTIONS, TextLayout, dense_rows, json_list_command, json_options
 from sparrow.io.base.registry import (
     DType,
     FillValue,
@@ -213,7 +213,8 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         if not self.coord_names:
             raise InvalidValueError("coords must name at least one column, got []")
         if len(set(self.coord_names)) < len(self.coord_names):
-            raise InvalidValueError(f"coords must be distinct columns, got {list(self.coord_names)}")
+            raise InvalidValueError(f"coords must be distinct columns, got {list(self.coord_names)}: the "
+                                    "number of a column names it, too, such as 0")  # fmt: skip
         self._check_form()
         self.text_names = _spell_columns(self.text)
         for name in self.text_names:
@@ -429,7 +430,7 @@ def _file_command(path: str) -> str:
 
 def columns_options(layout: TextLayout) -> dict[str, object]:
     """Return the options that name columns, without those of CSV."""
-    return {name: value for name, value in layout.options().items() if name in ("coords", "value")}
+    return {name: value for name, value in layout.options().items() if name in COLUMN_OPTIONS}
 
 
 _SIGNATURES = {
@@ -479,7 +480,7 @@ def _detect_syntax(sample: Sample) -> None:
         if data[0].count("::") == 1:
             options |= {"coords": ["c0"], "value": "c1"}
         table = [] if sample.layout is None else sample.layout.table()
-        command = sample.below_comments.command("columns", **options)
+        command = sample.columns_command(options)
         raise IngestError("columns are separated by '::'", name, commands=[command], table=table)
 
 
@@ -506,8 +507,7 @@ def _name_columns(
     """Return the error that asks for columns, with an example."""
     named = f" of columns {', '.join(map(repr, names))}" if names else ""
     problem = f"{kind}{named}: name the columns of coordinates and values, for example"
-    typed = sample.below_comments if sample.text else sample.typed
-    return IngestError(problem, sample.name or sample.src, commands=[typed.command("columns", **options)], table=table)
+    return IngestError(problem, sample.name or sample.src, commands=[sample.columns_command(options)], table=table)
 
 
 FORMATS = (

@@ -94,6 +94,12 @@ class ReadSpec:
                 numbers = [k for k, each in enumerate(names) if each == name]
                 way = f"; name it by its number, {' or '.join(map(str, numbers))}" if times else ""
                 way = way if other is None else f"; pass delimiter={other!r}"
+                if any(re.fullmatch(r'".*"', each.strip()) for each in names):
+                    way = "; pass quotes=True, since names are in quotes"
+                elif any("\\x" in each for each in names):
+                    way = "; pass encoding='latin-1' or another, since names are not UTF-8"
+                elif names and names[0].lstrip()[:1] == "<":
+                    way = ": is this HTML or XML, perhaps a page in place of the file?"
                 shown = ", ".join(repr(name[:80]) for name in [*names, *within][:50])
                 raise IngestError(f"{what} {name!r}: the columns are {shown}{way}", file)
         return replace(found, positions=positions)

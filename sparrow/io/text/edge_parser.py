@@ -253,6 +253,7 @@ class EdgeParser:
             reject_non_edges(sample, self._typed, block.source.name, self.delimiter, self.comment)
             parsed = self._parse(block)
             if self.ids == "auto" and parsed.status in (kernels.PADDED, kernels.BAD_ID):
+                self._reject_decimals(block, parsed)
                 odd = self._find_odd_ids(block, parsed)
                 if parsed.status == kernels.BAD_ID and len(odd) == 1 and parsed.at < end:
                     raise IngestError(
@@ -270,6 +271,18 @@ class EdgeParser:
             self.weighted = parsed.weighted
             return blocks, parsed
         return blocks, None
+
+    def _reject_decimals(self, block: EdgeBlock, parsed: ParsedEdges) -> None:
+        """Raise ``IngestError`` for an id such as 1.5, if all are numbers."""
+        token = self._token(block, parsed.at)
+        if not is_number(token) or re.fullmatch(r"\d+", token):
+            return
+        start = self._data_line(block)[0]
+        limit = tuning().detection_lines
+        lines = block.text(start, start + tuning().detection_bytes).split("\n", limit)[:limit]
+        if all(is_number(end) for line in lines[:-1] or lines for end in self.split(line)[:2]):
+            problem = "the id must be an integer, as 7, 7.0 and 7e0 are: pass ids='str' to take ids as names"
+            raise IngestError(problem, block.source.name, block.line_at(parsed.at), token)
 
     def _find_odd_ids(self, block: EdgeBlock, parsed: ParsedEdges) -> list[OddId]:
         """Return the ids that are no integers in a block of integers, if few."""

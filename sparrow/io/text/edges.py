@@ -27,7 +27,7 @@ from sparrow import storage
 from sparrow.core.schema import Schema, check_dtype, check_shape
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, check_disk_space, write_coo
-from sparrow.io.base.layout import TextLayout, dense_rows, is_number, looks_like_sizes
+from sparrow.io.base.layout import TextLayout, dense_rows, is_integral, is_number, looks_like_sizes
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Option, Reader, parse_shape, shared
 from sparrow.io.base.sample import Sample, Stage
@@ -61,7 +61,7 @@ class Edges(Reader):
 
     Lines hold two ids, separated by tabs, blanks or a comma in any mix, then an optional weight. Blank lines, comments,
     a third column ``{}`` and columns after the third are ignored. Without weights each edge counts 1. Integers may be
-    written as ``7.0``.
+    written as ``7.0`` or ``7e3``.
 
     Parameters
     ----------
@@ -539,7 +539,7 @@ def _edge_evidence(layout: TextLayout, whole: bool) -> str | None:
     if layout.width == 3 and not all(is_number(row[2]) for row in rows) and any(row[2] != "{}" for row in rows):
         return None
     kinds = {"integer" if column.kind == "time" else column.kind for column in (src, dst)}
-    integral = all(re.fullmatch(r"\d+(\.0*)?", token) for row in rows for token in row[:2])
+    integral = all(token[:1].isdigit() and is_number(token) and is_integral(token) for row in rows for token in row[:2])
     if not kinds <= {"integer", "text"} or (kinds == {"integer"} and not integral) or looks_like_sizes(rows, whole):
         return None
     if len(rows) >= _MIN_EVIDENCE and (len(kinds) > 1 or all(row[0] == row[1] for row in rows)):
@@ -571,16 +571,16 @@ def _ask(sample: Sample) -> IngestError:
         problem = "the lines have no common layout, so that no format is likely; name it if there is one"
         arrows = [re.fullmatch(r"[^\s,]+?(->|=>|--|\u2192)[^\s,]+", line) for line in sample.data]
         if all(arrows) and len({each[1] for each in arrows if each}) == 1 and arrows[0] is not None:
-            way = typed.command("edges", delimiter=arrows[0][1])
-            return IngestError(
-                f"ids are separated by {arrows[0][1]!r}, which is no blank or comma", name, commands=[way]
-            )
+            sign = arrows[0][1]
+            way = typed.command("edges", delimiter=sign)
+            way = way if sign.isascii() else typed.pipe(f"sed 's/{sign}/ /'", "edges")
+            return IngestError(f"ids are separated by {sign!r}, which is no blank or comma", name, commands=[way])
         if min(widths) < 2:
             problem = "a line has one column, which no format has"
         return IngestError(problem, name, token=odd[:80], table=table)
     rows, width = layout.rows, layout.width
     table = layout.table()
-    columns = sample.below_comments.command("columns", **layout.options())
+    columns = sample.columns_command(layout.options())
     if looks_like_sizes(rows, sample.whole):
         field = "integer" if all(re.fullmatch(r"[-+]?\d+", row[-1]) for row in rows) else "real"
         banner = f"%%MatrixMarket matrix coordinate {field} general"
@@ -606,7 +606,8 @@ def _ask(sample: Sample) -> IngestError:
     elif width <= 3 and (third is None or third.is_number) and layout.delimiter in " ,":
         problem = f"lines of {width} columns may be a table, or edges"
         blanks = any(split_words(token) != [token] for row in rows for token in row[:2])
-        commands.append(typed.command("edges", delimiter=layout.delimiter if blanks else None))
+        kind = "str" if any(column.kind == "decimal" for column in layout.columns[:2]) else None
+        commands.append(typed.command("edges", delimiter=layout.delimiter if blanks else None, ids=kind))
     elif width > 3 and layout.delimiter == " " and all(column.is_number for column in layout.columns):
         base = 0 if any(float(token) == 0 for row in rows for token in row[:-1]) else None
         problem = f"lines of {width} numbers may be coordinates and a value, or a table without names"

@@ -371,7 +371,7 @@ def _weights_error(place: _Location | None, options: Libsvm) -> IngestError | No
     """Return the error about a row without a label, which may begin with a weight."""
     if place is None:
         return None
-    script = shlex.quote("s/^([^ :]+):[^ ]+/\\1/")
+    script = shlex.quote("s/^([^[:blank:]:]+):[^[:blank:]]+/\\1/")
     typed = TypedSource.of(options.src, compression_of(open_sources(options.src)[0]))
     return IngestError(
         "a row must start with a label: a number; if rows begin with label:weight, as xgboost has it, weights are "

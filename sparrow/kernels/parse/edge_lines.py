@@ -61,10 +61,11 @@ JOINED: Final = 4
 EXTRA_AT: Final = 5
 """Fact: edge of the first line of the latter kind, or of the former if there is none."""
 REWRITTEN: Final = 6
-"""Fact: number of ids that were not written as plain integers, such as 007 and 1.0."""
+"""Fact: number of ids that were not written as plain integers, such as 007, 1.0 and 1e3."""
 FACTS: Final = 7
 """Number of facts."""
 
+_LARGEST_TENTH: Final = (2**63 - 1) // 10
 ANY_MARK: Final = -1
 """Length of a comment prefix that stands for ``#`` and ``%``, see :func:`parse_edges`."""
 
@@ -119,6 +120,53 @@ def _field(text: Any, at: Any, delimiter: Any, size: Any) -> Any:
 
 
 @kernel
+def _float_id(text: Any, value: Any, at: Any) -> Any:
+    """Return an integral id such as 1.0 or 1e3, its end and a code, from its digits."""
+    if value < 0:
+        return value, at, NEGATIVE
+    power = 0
+    if byte_at(text, at) == 46:
+        at += 1
+        zeros = 0
+        while byte_at(text, at) >= 48 and byte_at(text, at) <= 57:
+            digit = byte_at(text, at) - 48
+            zeros += 1
+            while digit != 0 and zeros > 0:
+                if value > _LARGEST_TENTH - 1:
+                    return value, at, BAD_ID
+                value = value * 10
+                power -= 1
+                zeros -= 1
+            value += digit
+            at += 1
+    if byte_at(text, at) == 101 or byte_at(text, at) == 69:
+        at += 1
+        sign = 1
+        if byte_at(text, at) == 43 or byte_at(text, at) == 45:
+            sign = 44 - byte_at(text, at)
+            at += 1
+        if byte_at(text, at) < 48 or byte_at(text, at) > 57:
+            return value, at, BAD_ID
+        exponent = 0
+        while byte_at(text, at) >= 48 and byte_at(text, at) <= 57:
+            exponent = min(exponent * 10 + byte_at(text, at) - 48, 1000)
+            at += 1
+        power += sign * exponent
+    while value != 0 and power != 0:
+        if power < 0:
+            if value % 10 != 0:
+                return value, at, BAD_ID
+            value = value // 10
+            power += 1
+        else:
+            if value > _LARGEST_TENTH:
+                return value, at, LARGE_ID
+            value = value * 10
+            power -= 1
+    return value, at, GOOD
+
+
+@kernel
 def _id(text: Any, start: Any, padded: Any) -> Any:
     """Return an id, its end, ``GOOD`` or an error code, and whether it is odd."""
     value, at, status = scan_integer(text, start)
@@ -127,13 +175,14 @@ def _id(text: Any, start: Any, padded: Any) -> Any:
         return value, at, PADDED, True
     if status == BAD:
         return value, at, BAD_ID, False
-    if byte_at(text, at) == 46:  # 1.0, as programs write integers among floats
-        at += 1
-        while byte_at(text, at) == 48:
-            at += 1
-        zeros = True
     if status == OVERFLOW:
         return value, at, LARGE_ID, False
+    byte = byte_at(text, at)
+    if byte == 46 or byte == 101 or byte == 69:
+        value, at, status = _float_id(text, value, at)
+        zeros = True
+        if status != GOOD:
+            return value, at, status, False
     return value, at, NEGATIVE if value < 0 else GOOD, zeros
 
 

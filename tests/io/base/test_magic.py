@@ -55,7 +55,7 @@ BINARY = {
     "this is a pickle, not text: .*pickles are never loaded": pickle.dumps({"a": 1}),
     "this is Feather version 1, not text": b"FEA1" + bytes(20),
     "this is Avro, not text": b"Obj\x01" + bytes(20),
-    "this is ORC, not text": b"ORC" + bytes(20),
+    "this is ORC, not text: in Python, .*pyarrow.orc.read_table": b"ORC" + bytes(20),
     "this is a MATLAB file, not text": b"MATLAB 5.0 MAT-file" + bytes(20),
     "this is an R data file, not text": b"X\n\x00\x00\x00\x03" + bytes(20),
     "this is HDF5, not text": b"\x89HDF\r\n\x1a\n" + bytes(100),

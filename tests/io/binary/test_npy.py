@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,3 +102,16 @@ def test_npy_other_errors(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=np.eye(2), y=np.eye(3))
     with pytest.raises(IngestError, match=r"it holds 'x', 'y': sp\.asarray\(numpy\.load\(\S+\['x'\]\)\.save\(DST\)"):
         sp.ingest.npz(tmp_path / "d.npz", tmp_path / "d.sparrow")
+
+
+def test_npz_of_any_name_and_pickled_arrays(tmp_path: Path) -> None:
+    matrix = scipy.sparse.csr_array(np.array([[0.0, 2.0], [0.0, 0.0]]))
+    scipy.sparse.save_npz(tmp_path / "a.npz", matrix)
+    (tmp_path / "a.npz").rename(tmp_path / "a.dat")
+    for read in (sp.ingest, sp.ingest.npz):
+        np.testing.assert_array_equal(
+            read(tmp_path / "a.dat", tmp_path / "a", overwrite=True).to_numpy(), matrix.toarray()
+        )
+    np.save(tmp_path / "b.npy", np.array(matrix, dtype=object), allow_pickle=True)
+    with pytest.raises(IngestError, match=r"got object, a pickle, which is never loaded: scipy.sparse.save_npz\(...\)"):
+        sp.ingest(tmp_path / "b.npy", tmp_path / "b")

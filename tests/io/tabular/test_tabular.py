@@ -1180,3 +1180,21 @@ def test_labels_of_columns_share_memory_limit() -> None:
         assert memory.available() == before - labels.nbytes - rank.nbytes
         del names
         assert memory.available() == before
+
+
+@pytest.mark.parametrize("odd", ["03", "x", "1_0"])
+@pytest.mark.parametrize("size", [1, 30])
+def test_odd_id_among_integers_is_noted(tmp_path: Path, capfd: Any, odd: str, size: int) -> None:
+    text = "u,i\n" + "".join(f"{k},1\n" for k in range(1, size + 1)) + f"{odd},7\n"
+    (tmp_path / "a.csv").write_text(text)
+    made = sp.ingest.columns(tmp_path / "a.csv", tmp_path / "a", coords=["u", "i"])
+    assert odd in made.labels("u").to_pylist()
+    told = capfd.readouterr().err
+    assert f"a.csv, line {size + 2}: {odd!r} in column 'u' is not written as an integer, unlike most others" in told
+    assert ("pass ids={'u': 'int'} to read it as 3" in told) == (odd == "03")
+    for options in ({"text": ["u"]}, {"ids": {"u": "str"}}):
+        sp.ingest.columns(tmp_path / "a.csv", tmp_path / "b", coords=["u", "i"], overwrite=True, **options)
+        assert "is not written" not in capfd.readouterr().err
+    if odd == "03":
+        ids = sp.ingest.columns(tmp_path / "a.csv", tmp_path / "c", coords=["u", "i"], ids={"u": "int"})
+        assert ids.labels("u") is None

@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import sparrow as sp
@@ -31,6 +33,7 @@ from sparrow.errors import (
     TooLargeError,
 )
 from sparrow.io.text.edges import Edges
+from sparrow.kernels.parse import edge_lines
 from sparrow.relations.protocol import scan
 from sparrow.runtime import settings
 from sparrow.testing import tune
@@ -904,7 +907,43 @@ def test_joined_lines_are_refused(ingest: Any, text: str) -> None:
 def test_ids_written_as_floats(ingest: Any) -> None:
     assert ingest("1.0,2.0\n2.0,30.\n2,1.00\n") == {(1, 2): 1, (2, 30): 1, (2, 1): 1}
     assert ingest("1.0 2 0.5\n", ids="int") == {(1, 2): 0.5}
-    assert ingest("1.0 2.5\n") == {("1.0", "2.5"): 1}
+    assert ingest("1e3 2\n30E-1 1.50e+1\n0.0e9 12300e-2\n") == {(1000, 2): 1, (3, 15): 1, (0, 123): 1}
+    assert ingest("1.0 2.5\n", ids="str") == {("1.0", "2.5"): 1}
+    assert ingest("1e3 pi\n3.14 e\n") == {("1e3", "pi"): 1, ("3.14", "e"): 1}
+    for token in ("2.5", "25e-1", "nan", "inf", ".5", "1e-1", "0.0001e3"):
+        for text in (f"1 {token}\n", f"1 2\n3 4 # c\n{token} 7\n"):
+            with pytest.raises(IngestError, match=r"must be an integer, .* pass ids='str'") as caught:
+                ingest(text)
+            assert (caught.value.line, caught.value.token) == (text.count("\n"), token)
+    with pytest.raises(IngestError, match="beyond"):
+        ingest("1e19 2\n")
+
+
+@pytest.mark.parametrize("shift", [0, 1, 5, 18, 19])
+@given(mantissa=st.integers(0, 10**18), digits=st.integers(0, 18), power=st.integers(-25, 25))
+@hypothesis_settings(max_examples=50, deadline=None)
+def test_ids_in_scientific_notation(shift: int, mantissa: int, digits: int, power: int) -> None:
+    text = str(mantissa * 10**shift)[:18]
+    whole, fraction = text[: max(len(text) - digits, 1)], text[max(len(text) - digits, 1) :]
+    token = f"{whole}.{fraction}e{power}"
+    exact = Decimal(token)
+    src, dst, empty = (np.empty(size, np.int64) for size in (1, 1, 0))
+    data = np.frombuffer(f"{token} 1\n".encode(), np.uint8)
+    none = np.empty(0, np.uint8)
+    counts = np.zeros(edge_lines.FACTS, np.int64)
+    count, _, _, status, _ = edge_lines.parse_edges(
+        data, False, True, False, 0, none, none, edge_lines.ANY_MARK, 0, src, dst, empty, empty, np.empty(0), empty,
+        empty, counts,
+    )  # fmt: skip
+    if exact != exact.to_integral_value():
+        assert (count, status) == (0, edge_lines.BAD_ID)
+    elif exact >= 2**63:
+        assert (count, status) == (0, edge_lines.LARGE_ID)
+    elif count:
+        assert (int(src[0]), status) == (int(exact), edge_lines.GOOD)
+    else:  # digits behind the point that do not fit before the exponent applies
+        assert status in (edge_lines.BAD_ID, edge_lines.LARGE_ID)
+        assert len(text) > 17
 
 
 @pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
