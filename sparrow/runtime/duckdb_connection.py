@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sparrow.errors import NotFoundError, SparrowError, StorageError
 from sparrow.runtime import events, memory, settings
-from sparrow.runtime.foreign_errors import find_errno
+from sparrow.runtime.foreign_errors import find_errno, is_interrupt
 from sparrow.runtime.thread_pool import DetachedTask
 from sparrow.runtime.tuning import tuning
 
@@ -39,9 +39,6 @@ __all__ = [
     "stream_batches",
     "translate_errors",
 ]
-
-_INTERRUPTED = "Query interrupted", "KeyboardInterrupt"
-"""Error texts of DuckDB after Ctrl-C: in its own handler, and in Python code that it called."""
 
 _lock = threading.Lock()
 _instances: OrderedDict[tuple[int, int, str], duckdb.DuckDBPyConnection] = OrderedDict()
@@ -153,7 +150,7 @@ def translate_errors() -> Generator[None]:
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
         if isinstance(error, SparrowError):
             raise
-        if _is_interrupt(error):
+        if is_interrupt(error):
             raise KeyboardInterrupt from error
         found = _translate(error)
         if found is None:
@@ -286,7 +283,3 @@ def _run_on_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> A
             con.interrupt()
             query.wait(poll)
         raise
-
-
-def _is_interrupt(error: Exception) -> bool:
-    return any(text in str(error) for text in _INTERRUPTED)

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 
-__all__ = ["explain_errno", "find_errno", "summarize"]
+__all__ = ["explain_errno", "find_errno", "is_interrupt", "summarize"]
 
 _NUMBER = re.compile(r"\(os error (\d+)\)|\berrno:? ?=? ?(\d+)", re.IGNORECASE)
 """Numbers of system errors in the texts of Rust, Arrow and HDF5."""
@@ -22,6 +22,21 @@ _TEXTS = {
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\u2190-\u21ff\u2500-\u257f]")
 """Colours, and the arrows and lines that draw a tree of causes."""
+
+
+_INTERRUPTED = "Query interrupted", "KeyboardInterrupt"
+"""Error texts after Ctrl-C: of DuckDB's own handler, and of libraries that wrap errors of Python code they call."""
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an error of a library is Ctrl-C.
+
+    Examples
+    --------
+    >>> is_interrupt(RuntimeError("INTERRUPT Error: Query interrupted"))
+    True
+    """
+    return any(text in str(error) for text in _INTERRUPTED)
 
 
 def find_errno(error: BaseException) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import shutil
@@ -154,6 +155,8 @@ def work_until_interrupted(path: str, seed: int, events: int, parent: Connection
 
     Each time it sends None before the work, and the problems after it.
     """
+    stacks = open(f"{path}-stacks", "w")  # noqa: SIM115 - open as long as the process
+    faulthandler.register(signal.SIGUSR1, stacks)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a job in the background inherits that
     folder, draw = Path(path), random.Random(seed)
     dropped: list[str] = []
@@ -200,7 +203,10 @@ def interrupt(processes: Any, folder: Path, seed: int, events: int) -> tuple[int
             if not here.poll(draw.random() * LONGEST_SECONDS):  # an error answers before the signal
                 os.kill(process.pid, signal.SIGINT)
             if not here.poll(PATIENCE_SECONDS):
-                raise AssertionError(f"event {number}: no answer to Ctrl-C in {PATIENCE_SECONDS} s")
+                os.kill(process.pid, signal.SIGUSR1)
+                here.poll(1)
+                stacks = Path(f"{folder}-stacks").read_text()
+                raise AssertionError(f"event {number}: no answer to Ctrl-C in {PATIENCE_SECONDS} s\n{stacks}")
             wrong += [f"event {number}: {each}" for each in here.recv()]
             happened += 1
     except EOFError:
@@ -211,4 +217,5 @@ def interrupt(processes: Any, folder: Path, seed: int, events: int) -> tuple[int
             process.kill()
         process.join()
         here.close()
+        Path(f"{folder}-stacks").unlink(missing_ok=True)
     return happened, wrong

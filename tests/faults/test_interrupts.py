@@ -14,6 +14,7 @@ import pytest
 
 import sparrow as sp
 import sparrow.testing
+from sparrow.storage.fs.failures import repeat_cut
 
 WRITES: dict[str, Callable[[Path], Any]] = {
     "save": lambda folder: tensor(1).save(folder / "t", overwrite=True),
@@ -132,3 +133,26 @@ def test_writes_of_other_threads_are_left_alone(tmp_path: Path) -> None:
         tensor(4).save(tmp_path / "t", overwrite=True)
     assert (sp.open(tmp_path / "t") == tensor(4)).all()
     assert os.listdir(tmp_path) == ["t"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(
+            "CommitProperties.custom_metadata value for 'sparrow' must be JSON-serializable: KeyboardInterrupt: "
+        ),
+        RuntimeError("INTERRUPT Error: Query interrupted"),
+        OSError("Generic error: Python error: KeyboardInterrupt: "),
+    ],
+)
+def test_wrapped_interrupts_are_keyboard_interrupts(error: Exception) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(KeyboardInterrupt):
+        repeat_cut(fail)
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        repeat_cut(lambda: int("x"))

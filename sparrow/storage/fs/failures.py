@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
 from sparrow.runtime.events import emit
-from sparrow.runtime.foreign_errors import explain_errno, find_errno, summarize
+from sparrow.runtime.foreign_errors import explain_errno, find_errno, is_interrupt, summarize
 from sparrow.storage.tuning import tuning
 
 __all__ = [
@@ -97,13 +97,16 @@ def is_cut(error: BaseException) -> bool:
 def repeat_cut(request: Callable[[], T]) -> T:
     """Return the result of a request, repeated while its answer is cut.
 
-    The libraries below repeat requests without an answer, but not those with a part of it.
+    The libraries below repeat requests without an answer, but not those with a part of it. Ctrl-C that they wrap in an
+    error of their own is ``KeyboardInterrupt``.
     """
     limits = tuning()
     for attempt in range(limits.cut_attempts):
         try:
             return request()
         except Exception as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from error
             if not is_cut(error):
                 raise
             emit("storage.repeat_cut", attempt=attempt)
