@@ -47,6 +47,8 @@ class Reader(NamedTuple):
     """Define ``read(folder, files)``, which returns the rows and five sums over them."""
     refused: Mapping[Profile, str] = {}
     """Part of the error for each profile that it does not read."""
+    misread: tuple[str, ...] = ()
+    """Stores of these profiles that it reads as wrong numbers, as ``profile name``."""
     needs: str = ""
     """Program that it starts."""
 
@@ -119,15 +121,15 @@ READERS = (
     Reader("pyarrow 26", ("pyarrow==26.*", "numpy"), _PYARROW),
     Reader("Polars 1.0", ("polars==1.0.*", "numpy"), _POLARS),
     Reader("Polars 2", ("polars==2.*", "numpy"), _POLARS),
-    Reader("fastparquet 2026", ("fastparquet==2026.*",), _FASTPARQUET, _IN_FASTPARQUET),
+    Reader("fastparquet 2026", ("fastparquet==2026.*",), _FASTPARQUET, _IN_FASTPARQUET, ("small short, far ids",)),
     Reader("deltalake 0.25", ("deltalake==0.25.*", "pyarrow", "numpy"), _DELTALAKE),
     Reader("deltalake 1", ("deltalake==1.*", "pyarrow", "numpy"), _DELTALAKE),
     Reader("DataFusion 55", ("datafusion==55.*", "pyarrow", "numpy"), _DATAFUSION),
     Reader("Daft 0.7", ("daft==0.7.*", "pyarrow", "numpy"), _DAFT),
     Reader("Sail 0.7", ("pysail==0.7.*", "pyspark-client<4.1"), _PYSAIL),
     Reader("chDB 4 (ClickHouse)", ("chdb==4.*",), _CHDB),
-    Reader("Spark 3.5", ("pyspark==3.5.*",), _PYSPARK, _IN_SPARK, "java"),
-    Reader("Spark 4.2", ("pyspark==4.2.*",), _PYSPARK, _IN_SPARK, "java"),
+    Reader("Spark 3.5", ("pyspark==3.5.*",), _PYSPARK, _IN_SPARK, needs="java"),
+    Reader("Spark 4.2", ("pyspark==4.2.*",), _PYSPARK, _IN_SPARK, needs="java"),
     Reader("Spark 4.3", ("pyspark==4.3.*",), _PYSPARK, needs="java"),
 )  # fmt: skip
 
