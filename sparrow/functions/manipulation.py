@@ -14,6 +14,7 @@ from sparrow.core.schema import as_integer, as_integers, check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import einsum
 from sparrow.functions.generation import full
+from sparrow.functions.sets import count_stored
 from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis, shared
 from sparrow.plan import PLUS_TIMES, make_concat, make_triangle, normalize_axis
@@ -517,7 +518,7 @@ def unique(tensor: Tensor) -> NDArray[Any]:
     Raises
     ------
     TooLargeError
-        If the stored elements would exceed the memory limit.
+        If the distinct values would exceed the memory limit.
 
     Examples
     --------
@@ -526,9 +527,9 @@ def unique(tensor: Tensor) -> NDArray[Any]:
     array([0, 2, 3])
     """
     tensor = as_tensor(tensor)
-    values = engines.evaluate(tensor.__sparrow_scan__()).values
-    if len(values) < tensor.size:
-        values = np.append(values, tensor.fill_value)
+    values, counts = count_stored(tensor)
+    if int(counts.sum()) < tensor.size:
+        values = np.append(values, np.asarray(tensor.fill_value, values.dtype))
     return np.unique(values)
 
 

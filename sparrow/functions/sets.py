@@ -19,8 +19,8 @@ from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "IsIn", "UniqueAll", "UniqueCounts", "UniqueInverse", "isin", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values",
+    "IsIn", "UniqueAll", "UniqueCounts", "UniqueInverse", "count_stored", "isin", "unique_all", "unique_counts",
+    "unique_inverse", "unique_values",
 ]  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
     UniqueCounts(values=array([0, 2]), counts=array([999999999998,            2]))
     """
     tensor = as_tensor(x)
-    values, counts = _count_stored(tensor)
+    values, counts = count_stored(tensor)
     absent = tensor.size - int(counts.sum())
     if not absent:
         return UniqueCounts(values, counts)
@@ -128,7 +128,7 @@ _Counted = tuple[NDArray[Any], NDArray[np.int64]]
 """Distinct values, ascending with every NaN, and their counts."""
 
 
-def _count_stored(tensor: Tensor) -> _Counted:
+def count_stored(tensor: Tensor) -> _Counted:
     """Return the distinct values of stored elements and their counts."""
     runs: list[_Counted] = []
     what = f"the distinct values of a tensor of shape {tensor.shape}"
@@ -136,10 +136,10 @@ def _count_stored(tensor: Tensor) -> _Counted:
         maximum = memory.share(tuning().counted_values_share)
         for block in engines.iter_blocks(tensor.__sparrow_scan__(), axes=()):
             runs.append(np.unique_counts(block.values))
-            room.grow(2 * _nbytes(runs[-1:]))  # merging holds them twice
+            room.grow(_nbytes(runs[-1:]))
             if room.nbytes > maximum and len(runs) > 1:
                 runs = [_merge_counts(runs)]
-                room.resize(2 * _nbytes(runs))
+                room.resize(_nbytes(runs))
                 maximum = max(maximum, 2 * room.nbytes)
         return _merge_counts(runs) if runs else np.unique_counts(np.zeros(0, tensor.dtype))
 
@@ -151,7 +151,8 @@ def _nbytes(runs: Sequence[_Counted]) -> int:
 def _merge_counts(runs: list[_Counted]) -> _Counted:
     """Return the distinct values of several runs and the sums of their counts.
 
-    Ranges of values are merged one by one, so that the memory beyond runs and result is that of a range.
+    Ranges of values are merged one by one, so that the memory beyond runs and result is that of a range. Pages of the
+    result that are not written take no memory.
     """
     if len(runs) == 1:
         return runs[0]
@@ -161,13 +162,18 @@ def _merge_counts(runs: list[_Counted]) -> _Counted:
     bounds = np.unique(largest[np.linspace(0, len(largest), parts, endpoint=False, dtype=np.int64)[1:]])
     bounds = bounds[bounds == bounds]  # NaN is the last of all, and never equal
     ends = [[0, *np.searchsorted(values, bounds).tolist(), len(values)] for values, _ in runs]
-    merged: list[_Counted] = []
+    merged: _Counted = np.empty(total, runs[0][0].dtype), np.empty(total, np.int64)
+    count = 0
     for k in range(len(bounds) + 1):
         slices = [slice(end[k], end[k + 1]) for end in ends]
-        merged.append(
-            _sum_counts(*(np.concatenate([run[n][at] for run, at in zip(runs, slices, strict=True)]) for n in (0, 1)))
+        values, counts = _sum_counts(
+            *(np.concatenate([run[n][at] for run, at in zip(runs, slices, strict=True)]) for n in (0, 1))
         )
-    return tuple(np.concatenate([part[n] for part in merged]) for n in (0, 1))  # type: ignore[return-value]
+        merged[0][count : count + len(values)], merged[1][count : count + len(values)] = values, counts
+        count += len(values)
+    for array in merged:
+        array.resize(count, refcheck=False)
+    return merged
 
 
 def _sum_counts(values: NDArray[Any], counts: NDArray[np.int64]) -> _Counted:

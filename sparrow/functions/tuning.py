@@ -28,7 +28,7 @@ class FunctionsTuning:
     counted_values_share: float = memory_share(
         4, "Distinct values of blocks with their counts, until they are merged; then twice as many."
     )
-    merged_values: int = parameter(1 << 20, "values", "Distinct values that are merged at a time, about 40 MB.")
+    merged_values: int = parameter(1 << 18, "values", "Distinct values that are merged at a time, about 10 MB.")
     einsum_single_pass_cost_ratio: float = parameter(
         4,
         "ratio",

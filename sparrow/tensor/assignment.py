@@ -220,9 +220,16 @@ def _broadcast_block(base: Schema, shape: tuple[int, ...], block: Block, target:
         view = View.identity(fitting).broadcast_to(target)
     except ShapeError:
         raise _shape_mismatch(shape, target) from None
-    memory.check(block.count * view.repeats * base.element_bytes(wide=True), "the elements to write")
+    _check_memory(block.count * view.repeats, base)
     spread, elements = view.from_base(coords, block.count)
     return Block(spread, block.values if elements is None else block.values[elements])
+
+
+def _check_memory(count: int, base: Schema) -> None:
+    """Raise unless elements to write fit in memory while they are sorted and merged."""
+    copies = 1 if count <= tuning().clear_box_max_elements else tuning().write_copies
+    nbytes = copies * count * base.element_bytes(wide=True)
+    memory.check(nbytes, lambda: f"{count} elements to write, with what sorts them,", "write fewer rows at a time")
 
 
 def _shape_mismatch(shape: tuple[int, ...], target: tuple[int, ...]) -> ShapeError:
@@ -238,7 +245,7 @@ def _explicit_block(base: Schema, cast: NDArray[Any], target: tuple[int, ...]) -
         elements = np.broadcast_to(cast, target)
     except ValueError:
         raise _shape_mismatch(shape, target) from None
-    memory.check(elements.size * base.element_bytes(wide=True), "the elements to write")
+    _check_memory(elements.size, base)
     return Block(np.ones(target, bool).nonzero() if target else (), elements.reshape(-1))
 
 

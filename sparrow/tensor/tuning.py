@@ -19,6 +19,9 @@ class TensorTuning:
     clear_box_max_elements: int = parameter(
         1024, "elements", "A box that an edit clears is kept as explicit fill up to this size, otherwise as a box."
     )
+    write_copies: int = parameter(
+        5, "copies", "Copies of written elements in memory, while they are moved to the base, sorted and merged."
+    )
     small_commits_before_warning: int = parameter(
         100, "commits", "Commits of a single element, or appends, after which a PerformanceWarning may be raised."
     )

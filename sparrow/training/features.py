@@ -22,6 +22,7 @@ from sparrow.runtime.validation import check_flag, check_seed
 from sparrow.tensor import Tensor
 from sparrow.tensor.matching import match_rows
 from sparrow.training.inputs import unpack_bundle
+from sparrow.training.tuning import tuning
 
 __all__ = ["hash_integers", "hashed", "idf", "one_hot", "scales", "train_test_split"]
 
@@ -118,16 +119,20 @@ def _permutation(count: int, rng: np.random.Generator) -> NDArray[np.integer[Any
 
 def _stratified_sample(classes: NDArray[Any], count: int, rng: np.random.Generator) -> NDArray[np.integer[Any]]:
     """Return a sample with class proportions, rounded by largest remainder."""
-    _, codes = np.unique(classes, return_inverse=True)
-    sizes = np.bincount(codes)
-    exact = sizes * count / len(codes)
+    distinct, sizes = np.unique(classes, return_counts=True)
+    order = _permutation(len(classes), rng)
+    codes = np.empty(len(classes), np.min_scalar_type(len(distinct)))
+    step = tuning().coded_rows
+    for start in range(0, len(classes), step):
+        part = slice(start, start + step)
+        codes[part] = np.searchsorted(distinct, classes[order[part]])
+    exact = sizes * count / len(classes)
     sizes_drawn = exact.astype(np.int64)
     largest = np.argsort(sizes_drawn - exact, kind="stable")[: count - int(sizes_drawn.sum())]
     sizes_drawn[largest] += 1
-    order = _permutation(len(codes), rng)
-    order = order[np.argsort(codes[order], kind="stable")]
-    place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return order[place < np.repeat(sizes_drawn, sizes)]
+    by_class, starts = np.argsort(codes, kind="stable"), np.cumsum(sizes) - sizes
+    drawn = [by_class[start : start + size] for start, size in zip(starts, sizes_drawn, strict=True)]
+    return order[np.concatenate(drawn)]
 
 
 def scales(X: Any, by: Scale = "std", axis: int = 0) -> NDArray[np.float64]:

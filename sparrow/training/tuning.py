@@ -17,6 +17,7 @@ class TrainingTuning:
         8, "partitions", "Partitions that are shuffled together; it defines the order of an epoch."
     )
     prefetch_share: int = memory_share(4, "Windows of rows that are read ahead.")
+    coded_rows: int = parameter(1 << 20, "rows", "Rows of stratified splits whose classes are looked up at a time.")
     label_share: int = memory_share(8, "Labels of one tensor in memory; larger ones are memory-mapped.")
     journal_bytes: int = parameter(
         1 << 20, "bytes", "Journal of one shard of a shared parameter, unless a single row is larger."

@@ -692,3 +692,19 @@ def test_fill_long_rows() -> None:
     assert A.nnz == 1
     A[:, 2:] = 0
     assert A.nnz == 0
+
+
+def test_large_dense_writes_are_refused(tmp_path: Path) -> None:
+    A = sp.random((4000, 400), nnz=4000, seed=0).save(tmp_path / "A")
+    rows, before = np.arange(0, 4000, 2), A.to_numpy()
+    nbytes = 2000 * 400 * 24
+    with sp.config(memory_limit=4 * nbytes):
+        with pytest.raises(TooLargeError, match=r"800000 elements to write.* fewer rows"):
+            A[rows] = 7.0
+        with pytest.raises(TooLargeError, match=r"800000 elements to write.* fewer rows"):
+            A[::2] = 7.0
+        np.testing.assert_array_equal(A.to_numpy(), before)
+        A[rows[:100]] = 7.0
+        A[rows[100:]] = 0
+    before[rows[:100]], before[rows[100:]] = 7, 0
+    np.testing.assert_array_equal(A.to_numpy(), before)

@@ -19,12 +19,12 @@ from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream.capabilities import Cursor
 from sparrow.engines.stream.cursors import open_cursor
 from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.partitioning import is_large_slice
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block
 from sparrow.plan import Contraction, Map, Node, Scan, push_index
 from sparrow.plan.estimates import estimate_contraction, estimate_nnz
 from sparrow.relations.protocol import Chunk
-from sparrow.runtime import memory
 from sparrow.runtime.events import emit
 
 __all__ = ["BatchedOp", "has_large_slices"]
@@ -54,8 +54,7 @@ def has_large_slices(node: Node, children: Sequence[Scan]) -> bool:
     else:
         rows = estimate_nnz(Scan(node, View.identity(schema.shape), schema))
     per_slice = rows / schema.shape[0]
-    nbytes = per_slice * parameters.batch_copies * schema.element_bytes()
-    if per_slice < parameters.min_batch_elements or nbytes < memory.working_bytes():
+    if not is_large_slice(per_slice, schema):
         return False
     return push_index(node, (0, *(slice(None) for _ in schema.shape[1:]))) is not None
 

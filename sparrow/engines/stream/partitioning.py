@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import ListAxis, RangeAxis
+from sparrow.core.schema import Schema
 from sparrow.engines.sort_orders import scan_order, sorted_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.repeats import fits_in_memory
@@ -18,7 +19,7 @@ from sparrow.plan import Scan
 from sparrow.relations.split import SplitRelation
 from sparrow.runtime import memory
 
-__all__ = ["cursor_strategy", "fits_one_partition", "partition_bounds", "range_slice"]
+__all__ = ["cursor_strategy", "fits_one_partition", "is_large_slice", "partition_bounds", "range_slice"]
 
 
 def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, growth: float = 1) -> list[int]:
@@ -109,6 +110,13 @@ def fits_one_partition(scans: Sequence[Scan], rows: int | None = None) -> bool:
             return False
         count += relation.nnz * (repeats or 1)
     return count < (tuning().partition_rows if rows is None else rows)
+
+
+def is_large_slice(rows: float, schema: Schema) -> bool:
+    """Return whether a slice of ``rows`` elements exceeds a partition."""
+    parameters = tuning()
+    nbytes = rows * parameters.batch_copies * schema.element_bytes()
+    return rows >= parameters.min_batch_elements and nbytes >= memory.working_bytes()
 
 
 def cursor_strategy(scan: Scan) -> Literal["chunks", "kept", "repeated", "sorted", "spilled_sort"] | None:

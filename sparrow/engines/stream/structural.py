@@ -5,6 +5,8 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +16,14 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
+from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.capabilities import Cursor, SmallEvaluation
 from sparrow.engines.stream.cursors import open_cursor, read_range
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.engines.stream.partitioning import fits_one_partition, partition_bounds, range_slice
+from sparrow.engines.stream.partitioning import fits_one_partition, is_large_slice, partition_bounds, range_slice
 from sparrow.engines.stream.tuning import tuning
-from sparrow.kernels.coo import Block, canonicalize, write_dense
+from sparrow.kernels.coo import Block, canonicalize, concat_blocks, write_dense
 from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.plan import Accumulate, Concat, Diagonal, Node, Reshape, Scan, Triangle, concat_offsets
 from sparrow.relations.protocol import Chunk
@@ -101,9 +104,11 @@ class _ConcatCursor:
 
 @dataclass(frozen=True, slots=True)
 class _InputRows:
-    """Reference of a chunk that is made of rows [start, stop) of the input."""
+    """Reference of a chunk made of rows [start, stop) of a slice of the input."""
 
-    cursor: _ReshapeCursor
+    cursor: _ReshapeCursor | None
+    """None to open one of the slice when the chunk is read."""
+    slice: int
     start: int
     stop: int
 
@@ -121,12 +126,48 @@ class ReshapeOp(PhysicalOperator, SmallEvaluation):
         shape = node.schema.shape
         self._inner, self._outer = math.prod(shape[1:]), math.prod(self._old[1:])
         self._input_bounds: list[int] | None = None
+        self._depth: int | None = None
+        self._slices: OrderedDict[int, Cursor] = OrderedDict()
+        self._opening = threading.Lock()
         self.is_fresh = len(shape) > 1 or len(self._old) > 1
 
     def _bounds_of_input(self) -> list[int]:
         if self._input_bounds is None:
             self._input_bounds = partition_bounds(self.children, self._old[0]) if self._old else [0, 1]
         return self._input_bounds
+
+    @property
+    def depth(self) -> int:
+        """Number of leading axes of the input whose slices are read one by one.
+
+        Not 0 if a slice along the first axis is larger than a partition.
+        """
+        if self._depth is None:
+            self._depth, count = 0, 1
+            (scan,), shape = self.children, self._old
+            if len(shape) > 1 and scan.view.size and not fits_one_partition(self.children):
+                rows = max(scan.view.repeats, 1) * scan.relation.stats(scan.view.box(), scan_order(scan)).rows
+                while self._depth < len(shape) - 1 and is_large_slice(rows / count / shape[self._depth], scan.schema):
+                    count *= shape[self._depth]
+                    if count > tuning().max_batches:
+                        break
+                    self._depth += 1
+        return self._depth
+
+    def _slice(self, number: int) -> Scan:
+        """Return a slice of the input, by the row-major position of its indices."""
+        scan, leading = self.children[0], self._old[: self.depth]
+        return scan.then(scan.view.then(tuple(map(int, np.unravel_index(number, leading))))) if leading else scan
+
+    def _open_slice(self, number: int) -> Cursor:
+        """Return a cursor over a slice; the last ones used stay open."""
+        with self._opening:
+            if number not in self._slices:
+                self._slices[number] = open_cursor(self._slice(number), 0, self._old[self.depth])
+                if len(self._slices) > tuning().max_open_batches:
+                    self._slices.popitem(last=False)
+            self._slices.move_to_end(number)
+            return self._slices[number]
 
     def partitions(self) -> list[int]:
         """Return the bounds of partitions: those of the input, in output rows."""
@@ -135,12 +176,20 @@ class ReshapeOp(PhysicalOperator, SmallEvaluation):
             return [0, shape[0]]
         if not inner:
             return [0]
-        return sorted({0, shape[0], *(bound * self._outer // inner for bound in self._bounds_of_input())})
+        if not self.depth:
+            return sorted({0, shape[0], *(bound * self._outer // inner for bound in self._bounds_of_input())})
+        size, outer = math.prod(self._old[self.depth :]), math.prod(self._old[self.depth + 1 :])
+        ends = {
+            (number * size + bound * outer) // inner
+            for number in range(math.prod(self._old[: self.depth]))
+            for bound in partition_bounds([self._slice(number)], self._old[self.depth])
+        }
+        return sorted({0, shape[0], *ends})
 
     def open(self, start: int, stop: int) -> _ReshapeCursor:
         """Open a cursor; it keeps one of the input open unless the input is small."""
         cursor = None
-        if self.schema.shape and self._old and not self.is_small:
+        if self.schema.shape and self._old and not self.is_small and not self.depth:
             first, last = self._input_rows(start, stop)
             cursor = open_cursor(self.children[0], first, min(last, self._old[0]))
         return _ReshapeCursor(self, cursor)
@@ -157,17 +206,22 @@ class ReshapeOp(PhysicalOperator, SmallEvaluation):
         shape = self.schema.shape
         if not shape or not self._old or self.is_small or any(len(r) == 0 for r in box.ranges):
             return super().chunks(box, order)
-        inner, outer = self._inner, self._outer
-        begin, end = self._input_rows(box.ranges[0][0], box.ranges[0][-1] + 1)
+        inner, depth = self._inner, self.depth
+        size, outer = math.prod(self._old[depth:]), math.prod(self._old[depth + 1 :])
+        begin, end = box.ranges[0][0] * inner, (box.ranges[0][-1] + 1) * inner
         members = next((found for dim, found in box.members if dim == 0), None)
-        cursor: Any = self.open_shared(box.ranges[0][0], box.ranges[0][-1] + 1)
+        cursor: Any = None if depth else self.open_shared(box.ranges[0][0], box.ranges[0][-1] + 1)
         out = []
-        for start, stop in itertools.pairwise(self._bounds_of_input()):
-            start, stop = max(start, begin), min(stop, end)
-            low, high = start * outer // inner, (stop * outer - 1) // inner
-            if start < stop and (members is None or len(members[range_slice(members, low, high + 1)])):
-                ends = (low, *(0 for _ in shape[1:])), (high, *(size - 1 for size in shape[1:]))
-                out.append(Chunk(tuning().partition_rows, *ends, _InputRows(cursor, start, stop), False))
+        for number in range(begin // size, -(-end // size)):
+            first, last = max(begin - number * size, 0) // outer, min(-(-(end - number * size) // outer), size // outer)
+            bounds = partition_bounds([self._slice(number)], self._old[depth]) if depth else self._bounds_of_input()
+            for start, stop in itertools.pairwise(bounds):
+                start, stop = max(start, first), min(stop, last)
+                low, high = (number * size + start * outer) // inner, (number * size + stop * outer - 1) // inner
+                if start < stop and (members is None or len(members[range_slice(members, low, high + 1)])):
+                    ends = (low, *(0 for _ in shape[1:])), (high, *(n - 1 for n in shape[1:]))
+                    ref = _InputRows(cursor, number, start, stop)
+                    out.append(Chunk(tuning().partition_rows, *ends, ref, False))
         return out
 
     def compute(self, chunk: Chunk, dims: Sequence[int] | None) -> Block:
@@ -175,23 +229,34 @@ class ReshapeOp(PhysicalOperator, SmallEvaluation):
         ref = chunk.ref
         if not isinstance(ref, _InputRows):
             return super().compute(chunk, dims)
-        block, start = ref.cursor.read_input(ref.start, ref.stop), chunk.low[0]
-        offset = ref.start * self._outer - start * self._inner
+        sizes, start = self._old[self.depth :], chunk.low[0]
+        if ref.cursor is None:
+            block = self._open_slice(ref.slice).read(ref.start, ref.stop)
+        else:
+            block = ref.cursor.read_input(ref.start, ref.stop)
+        offset = ref.slice * math.prod(sizes) + ref.start * math.prod(sizes[1:]) - start * self._inner
         margin = max(offset, *self.schema.shape)  # positions are divided by these
-        position = _flat_positions(block, self._old, ref.start, ref.stop, margin)
+        position = _flat_positions(block, sizes, ref.start, ref.stop, margin)
         return _unravel(position + offset if offset else position, block.values, self.schema, start)
 
     def read_rows(self, start: int, stop: int) -> Block:
         """Return the elements of rows [start, stop), without an open cursor of the input."""
         low, high = (start * self._inner, stop * self._inner) if self.schema.shape else (0, 1)
-        base, end = (low // self._outer, -(-high // self._outer)) if self._old else (0, 1)
-        block = read_range(self.children[0], base, end)
-        position, values = _flat_positions(block, self._old, base, end), block.values
-        offset = low - base * self._outer
-        if offset or high < end * self._outer:
-            kept = (position >= offset) & (position < offset + (high - low))
-            position, values = position[kept] - offset, values[kept]
-        return _unravel(position, values, self.schema, start)
+        sizes = self._old[self.depth :]
+        size, outer = math.prod(sizes), math.prod(sizes[1:])
+        blocks = []
+        for number in range(low // size, -(-high // size)) if size else ():
+            begin, end = max(low - number * size, 0), min(high - number * size, size)
+            base, last = (begin // outer, -(-end // outer)) if sizes else (0, 1)
+            block = read_range(self._slice(number), base, last)
+            position, values = _flat_positions(block, sizes, base, last, high - low), block.values
+            offset = begin - base * outer
+            if offset or end < last * outer:
+                kept = (position >= offset) & (position < offset + (end - begin))
+                position, values = position[kept] - offset, values[kept]
+            moved = number * size + begin - low
+            blocks.append(_unravel(position + moved if moved else position, values, self.schema, start))
+        return blocks[0] if len(blocks) == 1 else concat_blocks(blocks, self.schema.ndim, self.schema.dtype)
 
     def evaluate(self, *blocks: Block) -> Block:
         """Return all elements of the output."""
