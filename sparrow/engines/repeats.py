@@ -10,7 +10,6 @@ order, and so do persisted rows.
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 import weakref
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ from sparrow.engines.stream.scan_reader import map_blocks, split_runs
 from sparrow.engines.tuning import tuning
 from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block, row_pointers, sort_to_csr
-from sparrow.kernels.matmul.numpy_fallback import multiply_unfused
 from sparrow.plan import Scan
 from sparrow.relations import csr
 from sparrow.relations.csr import CSRRows
@@ -39,8 +37,6 @@ from sparrow.runtime.progress import format_quantity
 __all__ = [
     "PersistedRows", "RepeatedProduct", "RepeatedProducts", "persisted_budget", "repeats_of", "rows_bytes",
 ]  # fmt: skip
-
-_KERNELS = "sparrow.kernels.matmul.matvec"
 
 _MAX_SCANS = 64
 """Views and dtypes of one matrix whose products are counted."""
@@ -71,29 +67,15 @@ class PersistedRows:
     def accumulate(self, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
         """Write the product with ``x``, of shape (k,) or (k, c), to ``out``."""
         if not len(self.parts):
-            _multiply(self.rows, x, out)
+            csr.accumulate(self.rows, 0, x, out)
             return
         sums = np.empty((len(self.rows.indptr) - 1, *out.shape[1:]), out.dtype)
-        _multiply(self.rows, x, sums)
+        csr.accumulate(self.rows, 0, x, sums)
         is_first = np.ones(len(sums), np.bool_)
         is_first[self.parts] = False
         with np.errstate(all="ignore"):
             out[...] = sums[is_first]
             np.add.at(out, self.targets, sums[self.parts])
-
-
-def _multiply(rows: CSRRows, x: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write the product of rows and ``x``, by NumPy if there are few elements."""
-    limits = tuning()
-    limit = limits.numpy_products if _KERNELS in sys.modules else limits.numpy_products_without_kernels
-    if len(rows.indices) * out[:1].size > limit:
-        csr.accumulate(rows, 0, x, out)
-        return
-    out[...] = 0
-    at = np.repeat(np.arange(len(out)), np.diff(rows.indptr))
-    values = rows.values if x.ndim == 1 or rows.values.ndim == 0 else rows.values[:, None]
-    with np.errstate(all="ignore"):
-        np.add.at(out, at, multiply_unfused(values, x[rows.indices]))
 
 
 def persist_rows(
@@ -198,9 +180,6 @@ def _sort(
     if values.ndim == 0:
         indptr, columns, _ = _sort(rows, columns, np.zeros(len(rows), np.int8), shape)
         return indptr, columns, values
-    if len(rows) <= tuning().numpy_products_without_kernels:
-        at = np.argsort(rows, kind="stable")
-        return row_pointers(rows, shape[0]), columns[at], values[at]
     return sort_to_csr(Block((rows, columns), values), shape)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from sparrow.engines.explain import Plan, PlanTree, format_schema
 from sparrow.engines.profile import OperatorProfile, Profile, profiling
 from sparrow.engines.protocol import Engine
-from sparrow.engines.stream.product.chain import ChainStep, chain_steps
+from sparrow.engines.stream.product.product import ChainStep, chain_steps
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Root, Scan, nodes_below, scans_of
 from sparrow.plan.nodes import subscripts

@@ -15,11 +15,6 @@ class EnginesTuning:
 
     persisted_share: int = memory_share(4, "Rows of matrices that are multiplied repeatedly, until they are evicted.")
     sorting_repeats: int = parameter(4, "ratio", "Products of persisted rows that repay sorting them by row.")
-    numpy_products: int = parameter(1 << 12, "products", "NumPy adds fewer products as fast as the kernel does.")
-    numpy_products_without_kernels: int = parameter(
-        1 << 15, "products", "NumPy adds fewer products a thousand times in the time that loading a kernel takes."
-    )
-
     device_min_products: int = parameter(
         1 << 27, "products", "Fewer take the processor a tenth of a second. Not measured."
     )
@@ -54,7 +49,5 @@ tuning = Tunable(
         },
         "device": {"device_min_products": 0, "device_products_per_element": 0},
         "operators_on_disk": {"persisted_share": 1 << 60},
-        "numba_rows": {"numpy_products": -1, "numpy_products_without_kernels": -1},
-        "numpy_rows": {"numpy_products": 1 << 62, "numpy_products_without_kernels": 1 << 62},
     },
 )

@@ -37,7 +37,7 @@ from sparrow.errors import (
 )
 from sparrow.interop.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, write_dense
-from sparrow.kernels.matmul import numpy_fallback
+from sparrow.kernels.dispatch import is_jit_loaded
 from sparrow.runtime import memory
 from sparrow.runtime.progress import format_quantity
 from sparrow.storage.fs.filesystem import atomic_write, get_filesystem
@@ -142,7 +142,7 @@ def row_pointers(block: Block, height: int) -> NDArray[np.int64]:
     if not isinstance(block, CSRBlock):
         rows = block.column(0)
         limits = tuning()
-        is_compiled = numpy_fallback.is_jit_loaded()
+        is_compiled = is_jit_loaded()
         row_elements = limits.search_row_elements_compiled if is_compiled else limits.search_row_elements
         if row_elements * height <= len(rows):
             return np.searchsorted(rows, np.arange(height + 1, dtype=rows.dtype))  # another type would cast the column

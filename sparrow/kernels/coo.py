@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import is_fill
 from sparrow.errors import DuplicateError
+from sparrow.kernels.dispatch import prefer_numpy
 from sparrow.kernels.runs import group_starts
-from sparrow.kernels.tuning import tuning
+from sparrow.kernels.tuning import dispatch, tuning
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.runtime.validation import check_choice
@@ -92,7 +93,9 @@ class Block:
         limits = tuning()
         for array, column in zip(arrays, (*self.coords, self.values), strict=True):
             wide = array.itemsize in (4, 8, 16) and array.dtype == column.dtype
-            wide = wide and array.nbytes >= limits.stream_copy_min_bytes and stop - start >= limits.numpy_max_elements
+            wide = (
+                wide and array.nbytes >= limits.stream_copy_min_bytes and not prefer_numpy("stream_copy", stop - start)
+            )
             if wide and column.strides == array.strides:
                 from sparrow.kernels.rows import stream_copy
 
@@ -237,7 +240,7 @@ class CSRBlock(Block):
 
 def filter_block(block: Block, keep: NDArray[np.bool_]) -> Block:
     """Return the elements selected by a mask, without the GIL for large blocks."""
-    if block.count < tuning().numpy_max_elements:
+    if prefer_numpy("compress", block.count):
         return block.take(keep)
     from sparrow.kernels.merge import as_words, compress
 
@@ -292,7 +295,7 @@ def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: 
 
 def write_dense(cells: NDArray[Any], block: Block) -> None:
     """Write elements to a C-contiguous array of the tensor's shape."""
-    if block.count < tuning().numpy_max_elements and 0 < cells.ndim <= _NUMPY_MAX_INDEX_ARRAYS:
+    if 0 < cells.ndim <= _NUMPY_MAX_INDEX_ARRAYS:
         cells[block.coords] = block.values
     else:
         cells.reshape(-1)[flat_positions(block.coords, cells.shape, block.count)] = block.values
@@ -308,7 +311,7 @@ def linear_keys(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray
 def row_pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
     """Return row pointers, shape (height + 1,), of elements grouped by row."""
     out = np.zeros(height + 1, np.int64)
-    if len(rows) < tuning().thread_min_elements:
+    if prefer_numpy("count_rows", len(rows)):
         np.cumsum(np.bincount(rows, minlength=height), out=out[1:])
         return out
     from sparrow.kernels.rows import count_rows
@@ -333,19 +336,18 @@ def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[
     """Return the stable lexicographic sort order, None for a large sorted block."""
     if not coords:
         return None
-    key = linear_keys(coords, shape) if len(coords[0]) < tuning().numpy_max_elements else None
-    if key is not None:
-        return (key.astype(np.uint16) if math.prod(shape) <= _UINT16_SIZE else key).argsort(kind="stable")
-    if is_sorted(coords):
+    count = len(coords[0])
+    if count > dispatch().small_work and is_sorted(coords):
         return None
     key = linear_keys(coords, shape)
-    columns = coords if key is None else [key]
-    if not tuning().numpy_max_elements <= len(columns[0]) < 2**31:
-        return np.lexsort(tuple(reversed(columns)))
+    if prefer_numpy("sort_stable", count) or count >= 2**31:
+        if key is None:
+            return np.lexsort(tuple(reversed(coords)))
+        return (key.astype(np.uint16) if math.prod(shape) <= _UINT16_SIZE else key).argsort(kind="stable")
     from sparrow.kernels.keys import sort_stable
 
     order: NDArray[Any] | None = None
-    for column in reversed(columns):
+    for column in reversed(coords if key is None else [key]):
         digits = column.astype(np.int64, copy=False)
         found = sort_stable(digits if order is None else digits[order], 0)[1]
         order = found if order is None else order[found]
@@ -376,7 +378,7 @@ def canonicalize(
     DuplicateError
         If an element occurs twice and ``duplicates`` is ``"error"``.
     """
-    is_small = leading is None and block.coords and len(block.values) < tuning().numpy_max_elements
+    is_small = leading is None and block.coords and block.count <= dispatch().small_work
     key = linear_keys(block.coords, shape) if is_small else None
     if key is None or np.count_nonzero(key[1:] <= key[:-1]):
         block = _unique(sort_block(block, shape, leading), duplicates)
@@ -430,21 +432,18 @@ def sort_block(block: Block, shape: Sequence[int], leading: int | None = None) -
 
 def sort_to_csr(block: Block, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
     """Return row pointers, columns and values of a matrix; sorting by row is stable."""
-    from sparrow.kernels.rows import indptr_from_sorted
-
     if _can_count(block, shape[0]):
         begins, columns, values = _count_sort(block, shape[0])
         return begins, columns, values
     block = sort_block(block, shape, leading=1)
-    return indptr_from_sorted(block.coords[0], 0, shape[0]), block.coords[1], block.values
+    return row_pointers(block.coords[0], shape[0]), block.coords[1], block.values
 
 
 def _can_count(block: Block, height: int) -> bool:
     """Return whether a counting sort by the first coordinate pays off."""
-    limits = tuning()
-    if block.count < limits.numpy_max_elements or block.values.itemsize > 8:
+    if block.values.itemsize > 8 or height > tuning().counting_sort_max_ratio * block.count:
         return False
-    return height <= limits.counting_sort_max_ratio * block.count
+    return not prefer_numpy("counting_sort", block.count)
 
 
 def _count_sort(block: Block, height: int) -> list[NDArray[Any]]:

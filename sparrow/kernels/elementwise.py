@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import is_fill
 from sparrow.kernels.coo import Block, concat_blocks, filter_block, linear_keys, sort_order
-from sparrow.kernels.tuning import tuning
+from sparrow.kernels.dispatch import prefer_numpy
+from sparrow.kernels.tuning import dispatch, tuning
 
 __all__ = ["Function", "align", "apply", "combine"]
 
@@ -41,7 +42,7 @@ def combine(
         Result at all other coordinates.
     """
     layout = None
-    if len(blocks) == 2 and shape and sum(block.count for block in blocks) > tuning().numpy_max_elements:
+    if len(blocks) == 2 and shape and not prefer_numpy("merge", sum(block.count for block in blocks)):
         from sparrow.kernels.keys import choose_layout
 
         layout = choose_layout([max(n - 1, 0) for n in shape])
@@ -122,7 +123,7 @@ def align(
     ndim = len(shape)
     coords = tuple(np.concatenate([block.coords[dim] for block in blocks]) for dim in range(ndim))
     total = sum(counts)
-    key = linear_keys(coords, shape) if coords and total < tuning().numpy_max_elements else None
+    key = linear_keys(coords, shape) if coords and total <= dispatch().small_work else None
     order = sort_order(coords, shape) if key is None else np.argsort(key, kind="stable")
     if order is None:
         order = np.arange(total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
-from sparrow.kernels.matmul.intrinsics import prefetch
+from sparrow.kernels.simd import prefetch
 
 __all__ = ["factorize", "lookup"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.tuning import tuning
+from sparrow.kernels.dispatch import prefer_numpy
 
 __all__ = ["group_starts", "run_lengths"]
 
@@ -17,7 +17,7 @@ def group_starts(columns: Sequence[NDArray[Any]], count: int) -> NDArray[np.int6
     """Return the start of each run of equal coordinates; no columns mean one run."""
     if not count:
         return np.zeros(0, np.int64)
-    if len(columns) == 1 and count >= tuning().numpy_max_elements:
+    if len(columns) == 1 and not prefer_numpy("run_starts", count):
         from sparrow.kernels.jit.warmup import as_readonly
         from sparrow.kernels.scatter import run_starts
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
-from sparrow.kernels.matmul.simd import LANES, compress_store, lane_range, load, not_equal_bits, popcount
+from sparrow.kernels.simd import LANES, compress_store, lane_range, load, not_equal_bits, popcount
 
 __all__ = ["run_starts", "scatter_add", "scatter_best", "scatter_moments"]
 

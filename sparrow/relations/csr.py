@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import RangeAxis, View
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, sort_to_csr
+from sparrow.kernels.dispatch import prefer_numpy
 from sparrow.kernels.jit.warmup import as_readonly
+from sparrow.kernels.matmul.numpy_fallback import multiply_unfused
 from sparrow.relations.memory import MemoryRelation, RowSlices
 from sparrow.relations.protocol import Relation
 from sparrow.relations.tuning import tuning
@@ -121,15 +123,22 @@ def accumulate(rows: CSRRows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> 
     ``x`` and ``out`` have shapes (k,) and (m,), or (k, c) and (m, c), and one dtype. Partitions of rows run on threads.
     One thread sums each row from left to right, so the bits do not depend on the number of threads.
     """
-    from sparrow.kernels.matmul import matvec
+    is_constant, count = rows.values.ndim == 0, len(rows.indices)
+    if prefer_numpy("matvec", count * out[:1].size):
+        at = np.repeat(np.arange(len(out)), np.diff(rows.indptr))
+        out[...] = 0
+        with np.errstate(all="ignore"):
+            values = _less_fill(rows.values, fill, out.dtype)
+            values = values if x.ndim == 1 or is_constant else values[:, None]
+            np.add.at(out, at, multiply_unfused(values, x[rows.indices]))
+        return
+    from sparrow.kernels.matmul import dense
 
-    base, count = rows.indptr[0], len(rows.indices)
-    threads = settings.current().threads
+    base, threads, x = rows.indptr[0], settings.current().threads, as_readonly(x)
     partitions = rows.partitions(threads)
-    is_constant, x = rows.values.ndim == 0, as_readonly(x)
-    multiply: Any = matvec.csr_matvec if x.ndim == 1 else matvec.csr_matvecs
+    multiply: Any = dense.csr_matvec if x.ndim == 1 else dense.csr_matvecs
     if is_constant:
-        multiply = matvec.csr_constant_matvec if x.ndim == 1 else matvec.csr_constant_matvecs
+        multiply = dense.csr_constant_matvec if x.ndim == 1 else dense.csr_constant_matvecs
 
     def multiply_partition(bounds: tuple[int, int]) -> int:
         start, stop = bounds

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex
+from sparrow.kernels.dispatch import prefer_numpy
 from sparrow.relations.arrow import arrow_table
 from sparrow.relations.edits import Edit, Growth, apply_edit, merge_labels
 from sparrow.relations.protocol import ArrowSource, Chunk, Relation, ScanStats, base_orders
@@ -44,7 +45,7 @@ class RowSlices:
         lengths = self.lengths
         ends = np.cumsum(lengths)
         count, begins = int(ends[-1]) if len(ends) else 0, ends - lengths
-        if count < tuning().numpy_gather_max_elements:
+        if prefer_numpy("copy_rows", count):
             at = np.arange(count)
             at += np.repeat(self.starts - begins, lengths)
             return [column[at] for column in columns]

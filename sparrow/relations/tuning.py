@@ -14,7 +14,6 @@ class RelationTuning:
     """Chunk sizes of arrays in memory, and limits of their CSR layout."""
 
     chunk_elements: int = parameter(1 << 18, "elements", "Chunk of arrays in memory: the unit of parallel reading.")
-    numpy_gather_max_elements: int = parameter(1 << 11, "elements", "Smaller gathers do not repay loading a kernel.")
     min_partition_elements: int = parameter(1 << 17, "elements", "Smaller partitions of a product waste thread time.")
     max_partition_elements: int = parameter(1 << 19, "elements", "Larger partitions of a product balance badly.")
     max_pointers_per_element: int = parameter(8, "ratio", "Row pointers per element, above which CSR wastes memory.")

@@ -104,7 +104,7 @@ def test_bits_are_those_of_the_stream(source: str, tmp_path_factory: Any, data: 
         repeats = RepeatedProducts(after=0)
         for each in (scan, scan.transpose()):
             x = some_values((each.schema.shape[1], *width), other, rng)
-            with strategy(kernels, f"{kernels}_rows"), np.errstate(all="ignore"):
+            with strategy(kernels), np.errstate(all="ignore"):
                 expected = engines.evaluate_dense(make_matmul(each, Dense(x)), "stream")
                 with observe("engines.persist_rows") as seen:
                     for found in multiply(each, x, repeats):

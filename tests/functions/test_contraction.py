@@ -571,7 +571,7 @@ def test_steps_keep_fill_until_the_last(
     letters: str, semiring: Any, dtype: str, add: Any, multiply: Any, way: str, tmp_path: Path
 ) -> None:
     """Sum the left-to-right products of elements that all operands store."""
-    forced = {"numba": {"use_numpy": False}}.get(way, {})
+    forced = {"forced": way if way == "numba" else None}
     spilled = {"rhs_share": 1e12, "lhs_share": 1e12} if way == "spilled" else {}
     rng = np.random.default_rng(len(letters))
     sides, out = letters.split("->")
@@ -589,7 +589,7 @@ def test_steps_keep_fill_until_the_last(
         operands = [
             each.save(tmp_path / str(k)) if isinstance(each, sp.Tensor) else each for k, each in enumerate(operands)
         ]
-    with sparrow.testing.tune("matmul_kernels", **forced), sparrow.testing.tune("product", **spilled):
+    with sparrow.testing.tune("dispatch", **forced), sparrow.testing.tune("product", **spilled):
         found = sp.einsum(letters, *operands, semiring=semiring, engine="duckdb" if way == "duckdb" else "auto")
         found = found.save(tmp_path / "found") if way == "disk" else found
         cells_found = found.to_numpy()
@@ -615,7 +615,7 @@ def test_empty_rows_of_any_width(way: str) -> None:
     Y = sp.from_coords([[0], [7]], [3], shape=(n, n))
     X = sp.from_coords([[5], [1]], [2], shape=(10, n))
     for found in ((X @ Y)[5], (X @ Y)[5, 3:], sp.zeros(n) @ Y, sp.einsum("ii,ij->j", Y, Y)):
-        with sparrow.testing.tune("matmul_kernels", use_numpy=None if way == "numpy" else False):
+        with sparrow.testing.strategy(way):
             assert found.compute().nnz == 0
             assert found.sum() == 0
 

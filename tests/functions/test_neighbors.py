@@ -123,7 +123,7 @@ def test_topk_selects_from_full_products(
     assert bool(selections) == (is_ordered and complement is not False)
 
 
-@pytest.mark.parametrize("way", ["row_sections", "column_strips", "k_panels", "external_sum", "streamed_lhs"])
+@pytest.mark.parametrize("way", ["row_sections", "k_panels", "external_sum", "streamed_lhs"])
 def test_topk_of_spilled_operands(way: str, tmp_path: Path) -> None:
     a, b = some((60, 80), 1), some((80, 110), 2)
     A, B = sp.asarray(a).save(tmp_path / "A"), sp.asarray(b).save(tmp_path / "B")
@@ -136,6 +136,19 @@ def test_topk_of_spilled_operands(way: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(sp.matmul(A, B, topk=4).to_numpy(), largest(a @ b, 4))
         assert bool(selections) == (kernels == "numba" and way not in ("k_panels", "external_sum"))
     assert tilings[0][1]["tiling"] == {"streamed_lhs": "whole"}.get(way, way)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "jaccard"])
+@pytest.mark.parametrize("way", ["row_sections", "k_panels", "external_sum", "streamed_lhs"])
+def test_scores_of_spilled_operands(way: str, metric: Any, tmp_path: Path) -> None:
+    a, b = some((60, 80), 1), some((110, 80), 2)
+    A, B = sp.asarray(a).save(tmp_path / "A"), sp.asarray(b).save(tmp_path / "B")
+    held = sp.neighbors(A.compute(), 4, metric=metric, data=B.compute()).compute()
+    small = sparrow.testing.tune("product", partition_products=500, **SMALL)
+    with sparrow.testing.strategy(way), small, sparrow.testing.observe("product.tiling") as tilings:
+        found = sp.neighbors(A, 4, metric=metric, data=B).compute()
+    np.testing.assert_allclose(found.to_numpy(), held.to_numpy())
+    assert tilings[-1][1]["tiling"] == {"streamed_lhs": "whole"}.get(way, way)
 
 
 def test_topk_errors() -> None:

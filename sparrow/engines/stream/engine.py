@@ -10,8 +10,7 @@ from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.elementwise.map import evaluate_dense
 from sparrow.engines.stream.planner import BUILDERS, lower
-from sparrow.engines.stream.product.dense import matmul_dense
-from sparrow.engines.stream.product.dense_contraction import contract_dense
+from sparrow.engines.stream.product.dense import contract_dense, matmul_dense
 from sparrow.engines.stream.product.physical import estimate_node_costs, plan_node
 from sparrow.engines.stream.reductions import scalars
 from sparrow.engines.stream.structural import accumulate

@@ -17,8 +17,8 @@ from sparrow.engines.stream.elementwise.fusion import FusedKernel, fuse_maps
 from sparrow.engines.stream.elementwise.map import build_map
 from sparrow.engines.stream.materialize import materialize
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.engines.stream.product.budget import divide_memory
-from sparrow.engines.stream.product.chain import lower_contraction
+from sparrow.engines.stream.product.operands import divide_memory
+from sparrow.engines.stream.product.product import lower_contraction
 from sparrow.engines.stream.reductions import build_reductions, group_by_scan
 from sparrow.engines.stream.repeats import split_repeats
 from sparrow.engines.stream.structural import ConcatOp, DiagonalOp, FillOp, ReshapeOp, SortOp, TriangleOp, ViewOp

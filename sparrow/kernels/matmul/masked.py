@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
-from sparrow.kernels.matmul.intrinsics import BINARY_SEARCH_RATIO, lower_bound, prefetch
 from sparrow.kernels.matmul.symbolic import PREFETCH_FAR, PREFETCH_NEAR
+from sparrow.kernels.simd import BINARY_SEARCH_RATIO, lower_bound, prefetch
 
 __all__ = ["build_masked", "build_masked_dot", "build_masked_sum", "csr_to_csc", "estimate_dot_steps"]
 

@@ -1,31 +1,22 @@
-"""NumPy fallback for small products while Numba kernels are not loaded.
+"""NumPy fallback of product kernels, for :mod:`sparrow.kernels.dispatch`.
 
-Loading the first kernel takes 0.3 s, each further one about 0.1 s, and compiling one that is not cached 2 s. Sums run
-in the same order as in the kernels, so the bits are the same.
+Sums run in the same order as in the kernels, so the bits are the same.
 """
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.matmul.tuning import tuning
+from sparrow.kernels.dispatch import prefer_numpy
 
-__all__ = [
-    "count_products", "defer_jit", "is_jit_loaded", "is_supported", "masked_spgemm", "multiply_unfused", "spgemm",
-    "use_numpy",
-]  # fmt: skip
+__all__ = ["count_products", "is_supported", "masked_spgemm", "multiply_unfused", "prefers_fallback", "spgemm"]
 
-_deferred: dict[Hashable, float] = {}
-"""Number of products computed by NumPy in place of each kernel, infinite once it is loaded.
-
-Threads may lose updates, which affects speed but not results.
-"""
+_PRODUCT_WORK = 4
+"""Work of a product, which NumPy sorts, relative to that of an element."""
 
 _KINDS = "iuf"
 """Dtype kinds for which NumPy gives the same bits as the kernels."""
@@ -46,45 +37,17 @@ _MULTIPLY: dict[str, Callable[[Any, Any], Any]] = {
 _ADD: dict[str, Any] = {"plus": np.add, "min": np.minimum, "max": np.maximum, "or": np.bitwise_or, "any": None}
 
 
-def is_jit_loaded() -> bool:
-    """Return whether the process has imported Numba."""
-    return "numba" in sys.modules
-
-
-def use_numpy(count: int) -> bool:
-    """Return whether NumPy beats loading a first kernel for ``count`` elements."""
-    current = tuning()
-    if current.use_numpy is not None:
-        return current.use_numpy
-    return count <= current.numpy_max_products and not is_jit_loaded()
-
-
 def is_supported(add: Any, multiply: Any, dtype: np.dtype[Any]) -> bool:
     """Return whether NumPy has a semiring's operations on a dtype, bit for bit."""
     product = getattr(multiply, "of", multiply)
     return all(isinstance(each, str) for each in (add, product)) and dtype.kind in _KINDS
 
 
-def defer_jit(kernel: Hashable, count: int) -> bool:
-    """Return whether to multiply ``count`` products with NumPy instead of a kernel.
-
-    NumPy is preferred until it has spent as much time in place of this kernel as loading the kernel takes. Once this
-    returns False, the kernel counts as loaded.
-
-    Parameters
-    ----------
-    kernel
-        Identity of the kernel: its kind, semiring and dtype.
-    count
-        Number of products, or elements, of this call.
-    """
-    current = tuning()
-    if current.use_numpy is not None:
-        return current.use_numpy
-    before = _deferred.get(kernel, 0)
-    deferred = count <= current.numpy_max_products and before <= current.numpy_total_products
-    _deferred[kernel] = before + count + current.numpy_call_products if deferred else math.inf
-    return deferred
+def prefers_fallback(kernel: str, add: Any, multiply: Any, dtype: np.dtype[Any], products: int) -> bool:
+    """Return whether NumPy multiplies in place of the kernel of a semiring."""
+    if not is_supported(add, multiply, dtype):
+        return False
+    return prefer_numpy((kernel, add, multiply, dtype), _PRODUCT_WORK * products)
 
 
 def multiply_unfused(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:

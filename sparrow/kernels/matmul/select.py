@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from sparrow.kernels.jit.compiler import njit, register_jitable
-from sparrow.kernels.matmul.intrinsics import prefetch
-from sparrow.kernels.matmul.simd import LANES, broadcast, exceeding_bits, load, not_equal_bits, store
 from sparrow.kernels.matmul.spgemm import resolve_operations
 from sparrow.kernels.matmul.symbolic import PREFETCH_NEAR
+from sparrow.kernels.simd import LANES, broadcast, exceeding_bits, load, not_equal_bits, prefetch, store
 
 __all__ = ["get_topk_kernel", "select_largest"]
 

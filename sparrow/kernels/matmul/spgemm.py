@@ -32,21 +32,13 @@ import numpy as np
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.jit.compiler import NumbaError, NumbaWarning, njit, numpy_support, register_jitable
 from sparrow.kernels.jit.warmup import warn_compiling
-from sparrow.kernels.matmul.intrinsics import call_address, maximum, minimum, prefetch
 from sparrow.kernels.matmul.masked import build_masked, build_masked_dot, build_masked_sum
-from sparrow.kernels.matmul.output import (
-    collect_groups,
-    collect_lines,
-    column_span,
-    write_seeded,
-    write_slots,
-    write_touched,
-)  # fmt: skip
-from sparrow.kernels.matmul.simd import LANES
 from sparrow.kernels.matmul.symbolic import (
     COLUMNS_PER_PRODUCT,
     EMPTY,
     GATHERED,
+    GROUPS_PER_LINE,
+    MAX_FOUND_GROUPS,
     ORDERED,
     PREFETCH_FAR,
     PREFETCH_NEAR,
@@ -54,15 +46,33 @@ from sparrow.kernels.matmul.symbolic import (
     SLOT_IS_FIRST,
     SLOT_MASK,
 )  # fmt: skip
-from sparrow.kernels.matmul.workspace import GROUPS_PER_LINE, MAX_FOUND_GROUPS
+from sparrow.kernels.simd import (
+    FLAGS,
+    LANES,
+    broadcast,
+    call_address,
+    compress_store,
+    lane_range,
+    load,
+    maximum,
+    minimum,
+    not_equal_bits,
+    popcount,
+    prefetch,
+    store,
+    take_flags,
+)
 
-__all__ = ["OPERATIONS", "SpGEMMKernels", "get_kernels", "resolve_operations"]
+__all__ = ["OPERATIONS", "SpGEMMKernels", "get_kernels", "get_merge_add", "resolve_operations"]
 
-_ZERO, _ONE = np.uint64(0), np.uint64(1)
-_GROUP_BITS, _LINE_BITS = np.uint64(3), np.uint64(9)
-"""log2 of the columns of a group, and of a line of 64 groups."""
+_ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
+_GROUP_BITS, _LINE_BITS, _WORD_PAIR_BITS = np.uint64(3), np.uint64(9), np.uint64(13)
+"""log2 of the columns of a group, of a line of 64 groups, and of lines whose flags fill two 64-bit words."""
+_LAST = np.uint64(2**32 - 1)
 _WORDS_PER_CACHE_LINE = np.uint64(16)
 """Four-byte values that share a cache line."""
+
+_inline: Any = register_jitable(cache=True, forceinline=True)
 
 
 @register_jitable
@@ -157,7 +167,7 @@ def get_kernels(
     swap
         Whether ``multiply``, a function, takes the right value first.
     seeded
-        Whether dense rows of workspaces are filled with :func:`~sparrow.kernels.matmul.workspace.get_seed`.
+        Whether dense rows of workspaces are filled with :func:`~sparrow.kernels.matmul.symbolic.get_seed`.
 
     Raises
     ------
@@ -252,8 +262,82 @@ def _compile_operation(function: Any, dtype: np.dtype[Any], swap: bool) -> int:
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 
 
+# -- output of accumulated rows, which leaves accumulators clean ----------------------------------
+
+
+@_inline
+def _write_seeded(dense, at, stop, column, touched, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+    """Write elements that differ from the seed and from fill; reset to the seed."""
+    none, left_out = broadcast(seed), broadcast(fill)
+    for cell in range(at, stop, LANES):
+        found = load(dense, cell, LANES)
+        store(dense, cell, LANES, none)
+        which = not_equal_bits(found, none) & not_equal_bits(found, left_out)
+        compress_store(out_columns, n, lane_range(np.uint32(column + (cell - at))), which)
+        compress_store(out, n, found, which)
+        n += popcount(which)
+    return n
+
+
+@_inline
+def _write_touched(dense, at, stop, column, touched, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+    """Write elements that were added to and differ from fill; clear their flags."""
+    for first in range(at, stop, LANES):
+        for c in range(first, first + LANES):
+            value = dense[c]
+            out_columns[n] = c
+            out[n] = value
+            n += np.uint64((touched[c] != 0) & (value != fill))
+            touched[c] = 0
+    return n
+
+
+@_inline
+def _write_slots(slot_values, size, keys, first, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+    """Write the slots of a gathered row, whose columns are keys from ``first`` on."""
+    for j in range(size):
+        out_columns[n] = keys[first + j]
+        out[n] = slot_values[j]
+        n += np.uint64(out[n] != fill)
+    return n
+
+
+@_inline
+def _column_span(lhs_indices, low, high, rhs_indptr, rhs_indices, rhs_data):  # type: ignore[no-untyped-def]
+    """Return the first and last column of a row's products, first > last if none."""
+    smallest, largest, end = _LAST, _ZERO, np.uint64(len(lhs_indices))
+    for q in range(low, high):
+        if q + PREFETCH_FAR < end:
+            prefetch(rhs_indptr, np.uint64(lhs_indices[q + PREFETCH_FAR]))
+        k = np.uint64(lhs_indices[q])
+        begin, stop = rhs_indptr[k], rhs_indptr[k + _ONE]
+        if begin < stop:
+            smallest = min(smallest, np.uint64(rhs_indices[begin]))
+            largest = max(largest, np.uint64(rhs_indices[stop - _ONE]))
+            prefetch(rhs_data, begin)
+    return smallest, largest
+
+
+@_inline
+def _collect_lines(smallest, largest, line_flags, line_words, found_lines):  # type: ignore[no-untyped-def]
+    """Collect and clear the flagged lines of a dense row; return their number."""
+    count = _ZERO
+    for word in range((smallest >> _WORD_PAIR_BITS) << _ONE, ((largest >> _WORD_PAIR_BITS) + _ONE) << _ONE, _TWO):
+        if line_words[word] | line_words[word + _ONE]:
+            count += take_flags(line_flags, word << _GROUP_BITS, found_lines, count)
+    return count
+
+
+@_inline
+def _collect_groups(first, last, group_flags, found, size):  # type: ignore[no-untyped-def]
+    """Append and clear the flagged groups [first, last); return the new size."""
+    for flag in range(first, last, FLAGS):
+        size += take_flags(group_flags, flag, found, size)
+    return size
+
+
 def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
-    write_dense: Any = write_seeded if seeded else write_touched
+    write_dense: Any = _write_seeded if seeded else _write_touched
 
     @njit(cache=True, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
@@ -286,12 +370,12 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
         fill
             Sums equal to it are dropped.
         seed, dense, touched, slot_values, group_flags, line_flags, line_words, found_lines, found_groups
-            Accumulators: :meth:`sparrow.kernels.matmul.workspace.Workspace.dense`.
+            Accumulators: :meth:`sparrow.kernels.matmul.symbolic.Workspace.dense`.
         out_indptr
             Receives the row pointers, int64 (m + 1,).
         out_columns, out
             Receive columns and values; longer than the number of products by
-            :data:`~sparrow.kernels.matmul.workspace.OUTPUT_SLACK`.
+            :data:`~sparrow.kernels.matmul.symbolic.OUTPUT_SLACK`.
         """
         n: Any = _ZERO
         slot = key = _ZERO
@@ -325,7 +409,7 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
                         to = s & SLOT_MASK
                         slot_values[to] = value if s & SLOT_IS_FIRST else add(add_address, slot_values[to], value)
                 size = np.uint64(row_sizes[i])
-                n = write_slots(slot_values, size, keys, key, fill, out_columns, out, n)
+                n = _write_slots(slot_values, size, keys, key, fill, out_columns, out, n)
                 key += size
                 continue
             if kind == ORDERED:
@@ -348,7 +432,7 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
             smallest, largest = _ZERO, width - _ONE
             is_scanned = seeded and largest < COLUMNS_PER_PRODUCT * n_products
             if not is_scanned:
-                smallest, largest = column_span(lhs_indices, low, high, rhs_indptr, rhs_indices, rhs_data)
+                smallest, largest = _column_span(lhs_indices, low, high, rhs_indptr, rhs_indices, rhs_data)
                 is_scanned = seeded and largest - smallest < COLUMNS_PER_PRODUCT * n_products
             for q in range(low, high):
                 x = lhs_data[q]
@@ -394,11 +478,11 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
                 at = (smallest >> _GROUP_BITS) << _GROUP_BITS
                 n = write_dense(dense, at, largest + _ONE, at, touched, seed, fill, out_columns, out, n)
                 continue
-            count = collect_lines(smallest, largest, line_flags, line_words, found_lines)
+            count = _collect_lines(smallest, largest, line_flags, line_words, found_lines)
             size = _ZERO
             for line in range(count):
                 first = np.uint64(found_lines[line]) * GROUPS_PER_LINE
-                size = collect_groups(first, first + GROUPS_PER_LINE, group_flags, found_groups, size)
+                size = _collect_groups(first, first + GROUPS_PER_LINE, group_flags, found_groups, size)
                 if size >= np.uint64(MAX_FOUND_GROUPS) or line + _ONE == count:
                     for e in range(size):
                         prefetch(out_columns, n + PREFETCH_OUTPUT)
@@ -410,3 +494,66 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
         return n
 
     return rows
+
+
+# -- sums of rows --------------------------------------------------------------------------------
+
+
+def get_merge_add(add: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the kernel that adds the rows of two matrices."""
+    if isinstance(add, str):
+        return functools.partial(_build_merge_add(OPERATIONS[add]), np.uint64(0))
+    return functools.partial(_build_merge_add(_user), np.uint64(_compile_operation(add, dtype, False)))
+
+
+@functools.cache
+def _build_merge_add(operation: Any) -> Any:
+    @njit(cache=True, nogil=True)
+    def merge_add(  # type: ignore[no-untyped-def]
+        address, indptr, columns, values, other_indptr, other_columns, other_values, fill, out_indptr, out_columns, out
+    ):  # fmt: skip
+        """Write rows with the elements of both inputs; return the number of elements.
+
+        Parameters
+        ----------
+        address
+            Address of a user function, uint64; ignored for named operations.
+        indptr, columns, values
+            First input: row pointers int64 (m + 1,), columns ascending in each row, and values (n,).
+        other_indptr, other_columns, other_values
+            Second input, in the same form; it is the right operand of ``add``.
+        fill
+            Sums equal to it are dropped.
+        out_indptr, out_columns, out
+            Receive the result: row pointers (m + 1,), and arrays one longer than the elements of both inputs.
+        """
+        n = np.uint64(0)
+        for i in range(len(indptr) - 1):
+            out_indptr[i] = n
+            p, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+            q, stop = np.uint64(other_indptr[i]), np.uint64(other_indptr[i + 1])
+            while p < end and q < stop:
+                a, b = columns[p], other_columns[q]
+                x, y = values[p], other_values[q]
+                both = operation(address, x, y)
+                value = x if a < b else y
+                value = both if a == b else value
+                out_columns[n] = min(a, b)
+                out[n] = value
+                p += np.uint64(a <= b)
+                q += np.uint64(b <= a)
+                n += np.uint64(value != fill)
+            while p < end:
+                out_columns[n] = columns[p]
+                out[n] = values[p]
+                p += _ONE
+                n += _ONE
+            while q < stop:
+                out_columns[n] = other_columns[q]
+                out[n] = other_values[q]
+                q += _ONE
+                n += _ONE
+        out_indptr[len(indptr) - 1] = n
+        return n
+
+    return merge_add

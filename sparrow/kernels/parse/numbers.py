@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.kernels.jit.compiler import NumbaTypeError, intrinsic, ir, make_array, njit, types
-from sparrow.kernels.matmul.intrinsics import count_trailing_zeros
+from sparrow.kernels.simd import count_trailing_zeros
 
 __all__ = [
     "BAD", "HARD", "INEXACT", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "leading_zeros",

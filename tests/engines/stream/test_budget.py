@@ -15,7 +15,7 @@ import pytest
 
 import sparrow as sp
 import sparrow.testing
-from sparrow.engines.stream.product.budget import ProductBudget, divide_memory
+from sparrow.engines.stream.product.operands import ProductBudget, divide_memory
 from sparrow.errors import TooLargeError
 from sparrow.runtime import memory
 

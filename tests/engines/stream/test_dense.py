@@ -370,7 +370,7 @@ def test_numpy_adds_until_loading_the_kernel_costs_less() -> None:
 import numpy as np, sparrow as sp, sparrow.testing
 A, x = sp.eye(60), np.arange(60.0)
 with (
-    sparrow.testing.tune("product", dense_numpy_max_products=0, dense_numpy_total_products=100),
+    sparrow.testing.tune("dispatch", small_work=0, load_work=100),
     sparrow.testing.observe("product.dense_numpy") as seen,
 ):
     for _ in range(3):

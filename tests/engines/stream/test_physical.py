@@ -109,7 +109,6 @@ def names_of(schedule: Schedule) -> set[str]:
 
 ALTERNATIVES = {
     "transposed": {"row_subset"},  # rows of a transpose are not adjacent in files
-    "columns dropped": {"column_strips"},  # without columns there are no strips
     "count of sums that cancel": {"row_subset"},  # nor are rows of expressions
 }
 """Tilings that the operands of a case do not admit."""

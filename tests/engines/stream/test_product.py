@@ -720,7 +720,7 @@ def test_multiply_matches_numpy_before_adding(add: str, dtype: str, way: str) ->
     looped = _LOOPS[add][: None if dtype == "int64" else 1]
     for multiply in looped if way == "numba" else _MULTIPLIED:
         each = _MULTIPLIED[multiply]
-        with sparrow.testing.tune("matmul_kernels", use_numpy=way != "numba"):
+        with sparrow.testing.strategy("numba" if way == "numba" else "numpy"):
             found = sp.matmul(sp.asarray(a), sp.asarray(b), semiring=sp.Semiring(add, multiply, None), engine=named)
             found = found.compute()
         wanted = np.full((5, 4), found.fill_value, found.dtype)

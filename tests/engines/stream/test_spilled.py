@@ -18,7 +18,7 @@ import scipy.sparse
 
 import sparrow as sp
 import sparrow.testing
-from sparrow.engines.stream.product import spill
+from sparrow.engines.stream.product import operands
 from sparrow.engines.stream.product.product import ProductCursor
 from sparrow.errors import StorageError
 from sparrow.kernels.coo import Block
@@ -27,19 +27,17 @@ from sparrow.testing import observe, tune
 SMALL = {
     "part_share": 1e12,
     "min_part_bytes": 700 * 16,
-    "strip_sample_ratio": 1,
     "max_batch_elements": 300,
     "panel_share": 1e12,
     "min_panel_elements": 700,
     "max_panel_batch": 300,
     "section_elements": 700,
     "section_partition_divisor": 1 << 25,
-    "strip_row_elements": 10**12,
 }
-"""Sections, panels and strips of about 700 elements."""
+"""Sections and panels of about 700 elements."""
 
 
-@pytest.fixture(params=["row_sections", "column_strips", "k_panels", "external_sum"])
+@pytest.fixture(params=["row_sections", "k_panels", "external_sum"])
 def on_disk(request: pytest.FixtureRequest) -> Iterator[list[int]]:
     """Multiply stored tensors by small parts; return the number of each product."""
     counts: list[int] = []
@@ -111,8 +109,8 @@ def test_tilings_match_memory_for_semirings(tmp_path: Path, on_disk: list[int], 
     np.testing.assert_allclose(found.to_numpy(), held.to_numpy(), atol=1e-12)
 
 
-@pytest.mark.parametrize("on_disk", ["row_sections", "column_strips"], indirect=True)
-def test_sections_and_strips_take_user_functions(tmp_path: Path, on_disk: list[int]) -> None:
+@pytest.mark.parametrize("on_disk", ["row_sections", "k_panels"], indirect=True)
+def test_sections_and_panels_take_user_functions(tmp_path: Path, on_disk: list[int]) -> None:
     plain, (A, B, _) = matrices(tmp_path, 5)
     longest = sp.Semiring(max, lambda x, y: x + y, identity=-np.inf)
     held = sp.matmul(*map(sp.asarray, plain[:2]), semiring=longest)
@@ -151,7 +149,7 @@ def test_composite_codes_count_as_memory(tmp_path: Path) -> None:
     assert found.to_arrow().equals((A @ A).to_arrow())
 
 
-@pytest.mark.parametrize("on_disk", ["column_strips"], indirect=True)
+@pytest.mark.parametrize("on_disk", ["k_panels"], indirect=True)
 @sparrow.testing.tune("stream", partition_rows=50)
 def test_partitions_have_few_mask_elements(tmp_path: Path, on_disk: list[int]) -> None:
     (a, b, m), (A, B, _) = matrices(tmp_path, 31)
@@ -171,18 +169,47 @@ def check_mask_reads(few: Any, A: Any, B: Any, M: Any, plain: Any, reads: list[A
     assert max(read) < m.nnz / 2
 
 
-def test_split_at_rows_stops_at_long_row() -> None:
+def test_split_at_rows_cuts_long_rows() -> None:
     read: list[int] = []
 
     def blocks() -> Iterator[Block]:
-        for leading in [0, 1] + [2] * 50:
+        for leading in [0, 1] + [2] * 50 + [3]:
             read.append(leading)
             yield Block((np.full(10, leading, np.int32),), np.ones(10))
 
-    *found, last = spill.split_at_rows(blocks(), 20, 60)
-    assert all(block.count <= 60 for block in found)
-    assert last.count > 60
-    assert len(read) <= 11
+    parts = operands.split_at_rows(blocks(), 20, 60)
+    found = [next(parts), next(parts)]
+    assert len(read) <= 11  # no more than it needs
+    found += parts
+    assert max(part.count for part in found) <= 80
+    assert sum(part.count for part in found) == 530
+    assert [part.coords[0][-1] for part in found].count(2) == 8
+    assert found[-1].coords[0].tolist()[-10:] == [3] * 10
+
+
+@pytest.mark.parametrize("on_disk", ["k_panels"], indirect=True)
+@pytest.mark.parametrize("semiring", ["plus_times", "max_plus", "function"])
+def test_right_rows_longer_than_a_panel(tmp_path: Path, on_disk: list[int], semiring: str) -> None:
+    rng = np.random.default_rng(41)
+    a, b = (rng.integers(1, 9, shape) * (rng.random(shape) < p) for shape, p in (((40, 50), 0.3), ((50, 4000), 0.02)))
+    b[[0, 7, 8, 49]] = rng.integers(1, 9, (4, 4000))  # each has the elements of several panels
+    way: Any = sp.Semiring(max, lambda x, y: x + y, identity=0) if semiring == "function" else semiring
+    A, B = (sp.asarray(each.astype(float)).save(tmp_path / name) for each, name in ((a, "a"), (b, "b")))
+    found = sp.matmul(A, B, semiring=way).compute()
+    held = sp.matmul(A.compute(), B.compute(), semiring=way).compute()
+    assert found.to_arrow().equals(held.to_arrow())
+    assert on_disk[0] > 10
+
+
+@pytest.mark.parametrize("on_disk", ["k_panels"], indirect=True)
+def test_outer_products_by_panels(tmp_path: Path, on_disk: list[int]) -> None:
+    _, (A, B, _) = matrices(tmp_path, 43)
+    longest = sp.Semiring(max, lambda x, y: x + y, identity=-np.inf)
+    for semiring in ("plus_times", longest):
+        found = sp.einsum("ij,kl->ijkl", A[:6, :20], B, semiring=semiring)
+        held = sp.einsum("ij,kl->ijkl", A[:6, :20].compute(), B.compute(), semiring=semiring)
+        assert found.compute().to_arrow().equals(held.compute().to_arrow())
+    assert min(on_disk) > 2
 
 
 def test_dtypes_match_memory(tmp_path: Path, on_disk: list[int]) -> None:
@@ -203,9 +230,7 @@ def test_same_bits_with_any_thread_count(tmp_path: Path, on_disk: list[int], req
         assert (A @ B).compute().to_arrow().equals(one)
     assert len(on_disk) == 2
     held = sp.asarray(plain[0]) @ sp.asarray(plain[1])
-    assert not {"column_strips", "row_sections"}.intersection(
-        request.node.callspec.params.values()
-    ) or held.to_arrow().equals(one)
+    assert "row_sections" not in request.node.callspec.params.values() or held.to_arrow().equals(one)
 
 
 def test_einsum_subscripts_on_disk(tmp_path: Path, on_disk: list[int]) -> None:
@@ -245,7 +270,7 @@ def test_ids_up_to_2_to_the_40(tmp_path: Path, on_disk: list[int], request: pyte
     np.testing.assert_array_equal(columns // spread, wanted.col)
     np.testing.assert_allclose(found.to_arrow()["value"], wanted.data)
     assert len(on_disk) == 2
-    if {"column_strips", "k_panels"}.intersection(request.node.callspec.params.values()):
+    if "k_panels" in request.node.callspec.params.values():
         assert on_disk[1] > on_disk[0]  # numbers of coordinates take room too
 
 

@@ -12,8 +12,7 @@ from hypothesis.extra.numpy import from_dtype
 from numpy.typing import NDArray
 
 import sparrow as sp
-from sparrow.kernels.matmul.cancellation import ValueRange, can_cancel
-from sparrow.kernels.matmul.count import RowCounter
+from sparrow.kernels.matmul.count import RowCounter, ValueRange, can_cancel
 from sparrow.plan.semirings import SEMIRINGS, or_as_max, result_fill
 
 Rows = list[list[int]]

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 import sparrow.testing
-from sparrow.kernels.matmul import numpy_fallback
 from sparrow.plan import SEMIRINGS
 
 SUBSCRIPTS = ["ij,jk->ik", "ij,kj->ki", "ijk,kl->ijl", "ij,jk->", "ij,jk->k", "bij,bjk->bik", "i,j->ij", "iij,jk->ik"]
@@ -24,8 +23,8 @@ SIZES = dict(zip("bijkl", (2, 7, 9, 5, 3), strict=True))
 def both(subscripts: str, *operands: Any, **options: Any) -> list[Any]:
     """Return a contraction by NumPy and by kernels, as Arrow tables or numbers."""
     found = []
-    for here in (True, False):
-        with sparrow.testing.tune("matmul_kernels", use_numpy=here):
+    for way in ("numpy", "numba"):
+        with sparrow.testing.strategy(way):
             product = sp.einsum(subscripts, *operands, optimize=False, **options)
             found.append(product.compute().to_arrow() if isinstance(product, sp.Tensor) else product)
     return found
@@ -85,17 +84,6 @@ def _finite(*columns: Any) -> Iterator[NDArray[Any]]:
     for column in columns:
         values = column.to_numpy()
         yield values[~np.isnan(values)]
-
-
-def test_defer_jit_until_numpy_cost_a_kernel_load() -> None:
-    defaults = sparrow.testing.tuning("matmul_kernels")
-    first, second, third = object(), object(), object()
-    with sparrow.testing.tune("matmul_kernels", numpy_total_products=10 * defaults.numpy_call_products):
-        deferred = [numpy_fallback.defer_jit(first, 0) for _ in range(13)]
-        assert deferred == [True] * 11 + [False] * 2
-        assert numpy_fallback.defer_jit(second, defaults.numpy_max_products)
-        assert not numpy_fallback.defer_jit(third, defaults.numpy_max_products + 1)
-        assert not numpy_fallback.defer_jit(third, 1)  # the kernel counts as loaded now
 
 
 def test_first_small_product_does_not_import_numba() -> None:

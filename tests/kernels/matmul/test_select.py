@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul.select import get_topk_kernel
-from sparrow.kernels.matmul.workspace import Workspace, get_seed
+from sparrow.kernels.matmul.symbolic import Workspace, get_seed
 
 ADD: dict[str, Any] = {"plus": lambda a, b: a + b, "min": np.minimum, "max": np.maximum}
 MULTIPLY: dict[str, Any] = {

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import sparrow as sp
 import sparrow.testing
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.kernels.matmul import symbolic, workspace
+from sparrow.kernels.matmul import symbolic
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_plan_rows_assigns_slots(masked: bool, apart: int) -> None:
     off = [np.flatnonzero(rng.random(40) < 0.5 * masked) * apart for _ in lengths]
     bounds = np.append(0, np.cumsum([len(each) for each in off]))
     cells = (bounds[:-1], bounds[1:]) if masked else (bounds[:0], bounds[:0])
-    space, most = workspace.Workspace(40 * apart, np.dtype(float)), 100
+    space, most = symbolic.Workspace(40 * apart, np.dtype(float)), 100
     kinds, sizes, slots, keys = space.plan(len(lengths), int(done[-1]))
     prepare: Any = symbolic.plan_rows
     prepare(
@@ -55,7 +55,7 @@ def test_plan_rows_assigns_slots(masked: bool, apart: int) -> None:
         alone = bool((np.diff(met) > 0).all()) and not (masked and len(off[i]))
         wanted = symbolic.EMPTY if not len(met) else symbolic.ORDERED if alone else None
         if wanted is None:
-            near = len(met) > symbolic.MAX_GATHERED_CLUSTERED and np.ptp(met) < 1 << 16
+            near = len(met) > symbolic.MAX_GATHERED_NEAR and np.ptp(met) < 1 << 16
             wanted = symbolic.GATHERED if len(met) <= most and not near else symbolic.DENSE
         assert kinds[i] == wanted
         if wanted != symbolic.GATHERED:
@@ -74,7 +74,7 @@ def test_plan_rows_assigns_slots(masked: bool, apart: int) -> None:
 
 @pytest.mark.parametrize("width", [1, 7, 60, 64, 513])
 def test_dense_row_is_padded_to_groups(width: int) -> None:
-    space = workspace.Workspace(width, np.dtype(float))
+    space = symbolic.Workspace(width, np.dtype(float))
     room = -(-width // 8) * 8
     assert min(len(space.row), len(space.state)) >= room
 

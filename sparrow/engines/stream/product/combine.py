@@ -1,4 +1,4 @@
-"""Combine rows of partial results: concatenate, add, select the largest."""
+"""Combine rows of partial results: add, select the largest."""
 
 from __future__ import annotations
 
@@ -10,30 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.stream.product.indexing import CompositeIndex
+from sparrow.kernels.dispatch import prefer_numpy
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.kernels.matmul import numpy_fallback
 from sparrow.plan import Contraction
 
-__all__ = ["AddRows", "CSRPart", "concat_rows", "find_largest"]
+__all__ = ["AddRows", "CSRPart", "find_largest"]
 
 CSRPart: TypeAlias = "tuple[NDArray[np.int64], list[NDArray[Any]]]"
 """Row pointers, and arrays of the elements: coordinates along the column indices, and values."""
-
-
-def concat_rows(parts: list[CSRPart]) -> CSRPart:
-    """Return rows that hold the elements of each part, one part after the other."""
-    from sparrow.kernels.rows import copy_rows
-
-    if len(parts) == 1:
-        return parts[0]
-    indptr = np.add.reduce([part_indptr for part_indptr, _ in parts])
-    out = [np.empty(int(indptr[-1]), array.dtype) for array in parts[0][1]]
-    begins = indptr[:-1].copy()
-    for part_indptr, arrays in parts:
-        for target, source in zip(out, arrays, strict=True):
-            copy_rows(part_indptr[:-1], part_indptr[1:], begins, source, target)
-        begins += part_indptr[1:] - part_indptr[:-1]
-    return indptr, out
 
 
 class AddRows:
@@ -78,12 +62,12 @@ class AddRows:
 
     def _add_pair(self, one: CSRPart, other: CSRPart) -> CSRPart:
         """Add two parts of one column array."""
-        from sparrow.kernels.matmul.merge_add import build_merge_add
+        from sparrow.kernels.matmul.spgemm import get_merge_add
 
         (indptr, (columns, values)), (other_indptr, (other_columns, other_values)) = one, other
         out_indptr, size = np.empty(len(indptr), np.int64), len(values) + len(other_values) + 1
         out_columns, out = np.empty(size, columns.dtype), np.empty(size, values.dtype)
-        n = build_merge_add(self._add)(
+        n = get_merge_add(self._add, values.dtype)(
             as_readonly(indptr), as_readonly(columns), as_readonly(values),
             as_readonly(other_indptr), as_readonly(other_columns), as_readonly(other_values),
             self._fill, out_indptr, out_columns, out,
@@ -104,7 +88,8 @@ def find_largest(indptr: NDArray[np.int64], values: NDArray[Any], k: int) -> NDA
     lengths = np.diff(indptr)
     if not (lengths > k).any():
         return np.arange(indptr[0], indptr[-1])
-    if not numpy_fallback.use_numpy(len(values)) and values.dtype.kind in "iuf" and values.dtype != np.float16:
+    is_compiled = values.dtype.kind in "iuf" and values.dtype != np.float16
+    if is_compiled and not prefer_numpy("select_largest", len(values)):
         from sparrow.kernels.matmul.select import select_largest
 
         out = np.empty(int(np.minimum(lengths, k).sum()), np.int64)

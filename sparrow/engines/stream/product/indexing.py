@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.stream.product.tuning import tuning
+from sparrow.kernels.dispatch import prefer_numpy
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.kernels.matmul import numpy_fallback
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 
@@ -119,7 +119,7 @@ class Factorizer:
 
 def _gather(values: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
     """Return the values at positions, without the GIL where there are many."""
-    if numpy_fallback.use_numpy(len(at)) or at.dtype != np.int32:
+    if prefer_numpy("gather_values", len(at)) or at.dtype != np.int32:
         return values.take(at)
     from sparrow.kernels.keys import gather_values
 

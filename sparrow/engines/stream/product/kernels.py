@@ -15,13 +15,13 @@ from sparrow.engines.stream.product.layouts import CSROperand, LhsRows, MaskRows
 from sparrow.engines.stream.product.operands import Operands
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex
+from sparrow.kernels.dispatch import prefer_numpy
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
-from sparrow.kernels.matmul.cancellation import ValueRange, can_cancel
 from sparrow.runtime import buffer_pool, events, memory, settings
 
 if TYPE_CHECKING:
-    from sparrow.kernels.matmul.workspace import Workspace
+    from sparrow.kernels.matmul.symbolic import Workspace
 
 __all__ = ["ProductKernels"]
 
@@ -99,7 +99,7 @@ class ProductKernels:
         n_mask = int((bounds[1] - bounds[0]).sum())
         n_products = int(rows.product_offsets[last] - rows.product_offsets[first])
         csr = self._csr_arguments(rows, first, last)
-        if self._defer_jit("masked", max(n_mask, n_products, last - first)):
+        if self._prefers_numpy("masked", max(n_mask, n_products, last - first)):
             by_numpy: Any = numpy_fallback.masked_spgemm
             at, out = by_numpy(*self._operations, self._rhs.column_index.size, *csr, *bounds, self._fill)
             return at, out
@@ -165,10 +165,12 @@ class ProductKernels:
 
         None if a sum may equal the value that is not stored, or NumPy multiplies so few products as fast.
         """
-        if self._topk is not None or not self._rhs.has_unique_columns or self._defer_jit("count", rows.flops):
+        if self._topk is not None or not self._rhs.has_unique_columns or self._prefers_numpy("count", rows.flops):
             return None
         first, last = int(rows.indptr[0]), int(rows.indptr[-1])
         if not self._node.keep_fill:
+            from sparrow.kernels.matmul.count import ValueRange, can_cancel
+
             lhs, rhs = ValueRange.from_values(rows.values[first:last]), self._rhs.value_range()
             longest = int(np.diff(rows.product_offsets).max(initial=0))
             types = self._operands.dtype, self._schema.dtype, self._schema.fill_value
@@ -203,7 +205,8 @@ class ProductKernels:
         if self._topk is None:
             return indptr, codes, out
         if self._node.score is not None:
-            out = self._score(rows, first, last, indptr, codes, out)
+            columns = self._rhs.column_coords(codes, [np.dtype(np.int64)])
+            out = self._operands.score([np.repeat(rows.coords[0][first:last], np.diff(indptr)), *columns], out)
         largest = find_largest(indptr, self._operands.cast_results(out), self._topk)
         return np.searchsorted(largest, indptr), codes[largest], out[largest]
 
@@ -217,7 +220,7 @@ class ProductKernels:
         is_ordered = own.kind in "iuf" and (own == dtype or (own == np.float64 and dtype == np.float32))
         if not is_ordered or self._node.score is not None or self._seed is None:
             return False
-        return not self._defer_jit("topk", max(n_products, last - first))
+        return not self._prefers_numpy("topk", max(n_products, last - first))
 
     def _multiply_topk(
         self, rows: LhsRows, mask: MaskRows | None, first: int, last: int, k: int
@@ -241,17 +244,6 @@ class ProductKernels:
             )  # fmt: skip
         return indptr, codes[:n].view(np.int32), out[:n]
 
-    def _score(
-        self, rows: LhsRows, first: int, last: int, indptr: NDArray[Any], codes: NDArray[Any], out: NDArray[Any]
-    ) -> NDArray[Any]:
-        """Return the scores of elements in place of their values."""
-        score = self._node.score
-        assert score is not None
-        row_terms = np.repeat(score.row_terms[rows.coords[0][first:last]], np.diff(indptr))
-        (columns,) = self._rhs.column_coords(codes, [np.dtype(np.int64)])
-        with np.errstate(all="ignore"):
-            return score.function(out, row_terms, score.column_terms[columns]).astype(out.dtype, copy=False)
-
     def _multiply_all(
         self, rows: LhsRows, mask: MaskRows | None, first: int, last: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
@@ -262,12 +254,12 @@ class ProductKernels:
         bounds = (_NO_BOUNDS, _NO_BOUNDS, _NO_COLUMNS) if mask is None else self._mask_arguments(mask, first, last)
         csr = self._csr_arguments(rows, first, last)
         width = self._rhs.column_index.size
-        if self._defer_jit("rows", max(n_products, count, int((bounds[1] - bounds[0]).sum()))):
+        if self._prefers_numpy("rows", max(n_products, count, int((bounds[1] - bounds[0]).sum()))):
             by_numpy: Any = numpy_fallback.spgemm
             indptr, codes, out = by_numpy(*self._operations, width, *csr, *bounds, self._fill)
             return indptr, codes.view(np.int32), out
         from sparrow.kernels.matmul import symbolic
-        from sparrow.kernels.matmul.workspace import OUTPUT_SLACK
+        from sparrow.kernels.matmul.symbolic import OUTPUT_SLACK
 
         plan_rows: Any = symbolic.plan_rows
         size = min(n_products, count * max(width, 1)) + OUTPUT_SLACK
@@ -277,7 +269,7 @@ class ProductKernels:
         )
         lhs_indptr, lhs_indices, _, rhs_indptr, rhs_indices, _ = csr
         offsets = as_readonly(rows.product_offsets[first : last + 1].view(np.uint64))
-        unique, max_gathered = self._rhs.has_unique_columns, self._rhs.max_gathered
+        unique, max_gathered = self._rhs.has_unique_columns, np.uint64(tuning().gather_limit)
         with self._workspace() as space:
             plan = space.plan(count, min(n_products, count * int(max_gathered)))
             needs_dense = plan_rows(
@@ -313,7 +305,7 @@ class ProductKernels:
     @property
     def _seed(self) -> Any:
         """Content of dense rows where nothing was added; None if it is undefined."""
-        from sparrow.kernels.matmul.workspace import get_seed
+        from sparrow.kernels.matmul.symbolic import get_seed
 
         semiring = self._node.semiring
         if semiring.identity is not None or (self._operands.mask is not None and not self._node.complement):
@@ -328,15 +320,14 @@ class ProductKernels:
         multiply = semiring.multiply
         return semiring.add, swapped.get(multiply, multiply) if isinstance(multiply, str) else multiply
 
-    def _defer_jit(self, kernel: str, count: int) -> bool:
+    def _prefers_numpy(self, kernel: str, count: int) -> bool:
         """Return whether NumPy multiplies ``count`` products in place of the kernel."""
-        semiring = *self._operations, self._operands.dtype
-        return numpy_fallback.is_supported(*semiring) and numpy_fallback.defer_jit((kernel, *semiring), count)
+        return numpy_fallback.prefers_fallback(kernel, *self._operations, self._operands.dtype, count)
 
     @contextlib.contextmanager
     def _workspace(self) -> Iterator[Workspace]:
         """Lend a thread a workspace; one that may not be clean is dropped."""
-        from sparrow.kernels.matmul.workspace import Workspace
+        from sparrow.kernels.matmul.symbolic import Workspace
 
         space, clean = self._workspaces.get(), None
         try:
@@ -359,7 +350,7 @@ class ProductKernels:
 def _repeat(values: NDArray[Any], indptr: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the value of each row at all of its elements."""
     count = int(indptr[-1])
-    if numpy_fallback.use_numpy(count):
+    if prefer_numpy("repeat_rows", count):
         return np.repeat(values, np.diff(indptr)).astype(dtype, copy=False)
     from sparrow.kernels.rows import repeat_rows
 

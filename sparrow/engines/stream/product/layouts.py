@@ -18,16 +18,16 @@ from sparrow.engines.stream.product.indexing import CompositeIndex, isin_sorted
 from sparrow.engines.stream.product.operands import Operand, Operands
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex, filter_block, row_pointers
+from sparrow.kernels.dispatch import prefer_numpy
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
-from sparrow.kernels.matmul.cancellation import ValueRange
 from sparrow.kernels.runs import group_starts
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.once import Once
 from sparrow.runtime.thread_pool import ordered_map
 
 if TYPE_CHECKING:
-    from sparrow.kernels.matmul.count import RowCounter
+    from sparrow.kernels.matmul.count import RowCounter, ValueRange
 
 __all__ = ["CSROperand", "LhsRows", "MaskRows"]
 
@@ -179,17 +179,12 @@ class CSROperand:
             as_readonly(columns.astype(np.int32, copy=False).view(np.uint32)),
             as_readonly(operands.cast_values(block.values)),
         )
-        self.value_range = Once(functools.partial(ValueRange.from_values, self.csr[2]))
+        self.value_range = Once(functools.partial(_find_value_range, self.csr[2]))
         """Returns the bounds of the values, None unless they are finite real numbers."""
         self.row_counter = Once(functools.partial(_make_row_counter, self.csr, self.column_index.size, reservation))
         """Returns the counter of distinct columns, built on first use."""
         self.to_csc = Once(functools.partial(_to_csc, self.csr, self.column_index.size, reservation))
         """Returns column pointers, row numbers and values by column, converted on first use."""
-
-    @functools.cached_property
-    def max_gathered(self) -> np.uint64:
-        """Products of a row that are gathered into slots at most."""
-        return np.uint64(_gather_limit(self.csr[1].view(np.int32)))
 
     def _shift(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """Return shared coordinates, counted from the start of the span."""
@@ -312,7 +307,7 @@ class CSROperand:
 
 def _count_products(lhs_indptr: NDArray[Any], rhs_rows: NDArray[Any], rhs_indptr: NDArray[Any]) -> NDArray[np.int64]:
     """Return the number of products before each left row, and in all."""
-    if numpy_fallback.use_numpy(len(rhs_rows)):
+    if prefer_numpy("count_products", len(rhs_rows)):
         return numpy_fallback.count_products(lhs_indptr, rhs_rows, rhs_indptr)
     from sparrow.kernels.matmul import symbolic
 
@@ -334,31 +329,15 @@ def _count_products(lhs_indptr: NDArray[Any], rhs_rows: NDArray[Any], rhs_indptr
     return offsets
 
 
+def _find_value_range(values: NDArray[Any]) -> ValueRange | None:
+    from sparrow.kernels.matmul.count import ValueRange
+
+    return ValueRange.from_values(values)
+
+
 def _pair_bounds(inner: NDArray[Any], stop: int) -> list[tuple[int, int]]:
     """Return the ranges between bounds from 0 to ``stop``, in any order or equal."""
     return list(itertools.pairwise(sorted({0, *inner.tolist(), stop})))
-
-
-def _gather_limit(indices: NDArray[Any]) -> int:
-    """Return the number of products of a row that are gathered into slots at most."""
-    from sparrow.kernels.matmul.symbolic import MAX_GATHERED, MAX_GATHERED_CLUSTERED
-
-    limit = tuning().gather_limit
-    if limit is not None:
-        return limit
-    return MAX_GATHERED_CLUSTERED if _is_clustered(indices) else MAX_GATHERED
-
-
-def _is_clustered(indices: NDArray[Any]) -> bool:
-    """Return whether most elements, in row order, are close to the one before."""
-    current = tuning()
-    size, distance = current.clustered_sample, len(indices) // 16
-    if distance <= size:
-        steps = indices[1:] - indices[:-1]
-    else:
-        samples = [indices[start : start + size] for start in range(0, len(indices), distance)]
-        steps = np.concatenate([sample[1:] - sample[:-1] for sample in samples])
-    return bool(2 * np.count_nonzero((steps >= 0) & (steps < current.clustered_columns)) > len(steps))
 
 
 def _make_row_counter(
@@ -394,7 +373,7 @@ def _known_rows(block: Block, operand: Operand, indices: tuple[int, ...]) -> Row
 
 def _to_indptr(rows: NDArray[Any], size: int) -> NDArray[np.int64]:
     """Return row pointers of elements sorted by row."""
-    if numpy_fallback.use_numpy(max(len(rows), size)):
+    if prefer_numpy("indptr_from_sorted", max(len(rows), size)):
         return row_pointers(rows, size)
     from sparrow.kernels.rows import indptr_from_sorted
 

@@ -1,11 +1,22 @@
-"""Operands of a product: the roles of their indices, and how they are read."""
+"""Operands of a product: roles of their indices, reading, memory, spilling.
+
+The products of a plan are read at the same time, so each gets an equal part of the working memory. That depends on the
+plan alone, and so do the bits. Products of plans that other threads evaluate are independent: one that finds too little
+memory waits until they release theirs. A plan that holds memory already does not wait, so that no two plans wait for
+each other.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +26,6 @@ from sparrow.core.schema import is_fill
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.engines.stream.product.budget import ProductBudget
 from sparrow.engines.stream.product.indexing import is_factorized, isin_sorted, unique_sorted
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, accumulator_dtype, concat_blocks, filter_block
@@ -23,9 +33,13 @@ from sparrow.plan import Contraction, Scan
 from sparrow.plan.estimates import estimate_nnz
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk
-from sparrow.runtime import memory
+from sparrow.runtime import events, memory, progress
+from sparrow.sorting import SpilledBlocks, SpillFile
 
-__all__ = ["Operand", "Operands", "is_cheap"]
+__all__ = [
+    "Operand", "Operands", "ProductBudget", "SpilledOperands", "batch_elements", "concat_nonempty", "divide_memory",
+    "is_cheap", "split_at_rows",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +191,14 @@ class Operands:
         self.dtype = _accumulator(node)
         """Dtype in which products are accumulated."""
 
-    def part_bytes(self) -> int:
-        """Return the bytes of a panel or strip of ``rhs``."""
+    def panel_bytes(self) -> int:
+        """Return the bytes of a panel of ``rhs``."""
         current = tuning()
         return max(int(self.budget.working_bytes() / current.part_share), current.min_part_bytes)
+
+    def panel_elements(self) -> int:
+        """Return the elements of a panel of ``rhs``."""
+        return max(self.panel_bytes() // self.rhs_element_bytes, 1)
 
     @property
     def is_masked(self) -> bool:
@@ -254,6 +272,15 @@ class Operands:
         with np.errstate(all="ignore"):
             return out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
 
+    def score(self, coords: Sequence[NDArray[Any]], out: NDArray[Any]) -> NDArray[Any]:
+        """Return the scores of accumulated values, or the values if the product has none."""
+        score = self.node.score
+        if score is None:
+            return out
+        with np.errstate(all="ignore"):
+            found = score.function(out, score.row_terms[coords[0]], score.column_terms[coords[1]])
+            return found.astype(out.dtype, copy=False)
+
     def finish(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any = None) -> tuple[Block, Any]:
         """Return accumulated values in the output dtype, without fill, and weights."""
         schema, values = self.node.schema, self.cast_results(out)
@@ -286,3 +313,220 @@ def _accumulator(node: Contraction) -> np.dtype[Any]:
         modular = semiring.plain or (semiring.add == "plus" and semiring.multiply in ("first", "second", "pair"))
         return np.dtype(np.uint64) if dtype == np.uint64 and not modular else accumulator_dtype(dtype)
     return dtype if dtype.kind in "iu" else accumulator_dtype(dtype)  # integers wrap around before they are compared
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+_products: ContextVar[int] = ContextVar("sparrow_products_of_plan", default=1)
+"""Number of products of the plan that is lowered."""
+
+_rooms: weakref.WeakSet[_Room] = weakref.WeakSet()
+_changed = threading.Condition(threading.RLock())
+
+
+@contextlib.contextmanager
+def divide_memory(products: int) -> Iterator[None]:
+    """Give each product that is lowered within the block an equal part of the memory."""
+    token = _products.set(max(products, 1))
+    try:
+        yield
+    finally:
+        _products.reset(token)
+
+
+class ProductBudget:
+    """The part of the working memory that one product may hold.
+
+    The thread that lowers a plan owns the memory of its products.
+    """
+
+    __slots__ = ("_owner", "_products")
+
+    def __init__(self) -> None:
+        self._owner, self._products = threading.get_ident(), min(_products.get(), tuning().max_divided_products)
+
+    def working_bytes(self) -> int:
+        """Return the working memory of the product, given by limit and plan."""
+        return memory.working_bytes() // self._products
+
+    def reserve(self, what: str, remedy: str) -> memory.Reservation:
+        """Return an empty reservation, which waits for other plans where it grows."""
+        return _Room(what, remedy, self._owner)
+
+
+class _Room(memory.Reservation):
+    """A reservation of a product."""
+
+    __slots__ = ("__weakref__", "_owner")
+
+    def __init__(self, what: str, remedy: str, owner: int) -> None:
+        super().__init__(what, remedy)
+        self._owner = owner
+        with _changed:
+            _rooms.add(self)
+
+    def grow(self, nbytes: int) -> None:
+        """Reserve ``nbytes`` more, waiting while other plans hold too much.
+
+        Raises
+        ------
+        TooLargeError
+            If they are not available; the reservation is unchanged.
+        """
+        limit, deadline = memory.working_bytes(), None
+        with _changed:
+            while self._must_wait(nbytes, limit):
+                now = time.monotonic()
+                deadline = now + tuning().wait_seconds if deadline is None else deadline
+                if now >= deadline:
+                    break
+                events.emit("product.wait", nbytes=nbytes)
+                _changed.wait(tuning().wait_poll_seconds)  # reservations that are collected do not notify
+            super().grow(nbytes)
+
+    def resize(self, nbytes: int) -> None:
+        """Set the size without a check."""
+        super().resize(nbytes)
+        with _changed:
+            _changed.notify_all()
+
+    def _must_wait(self, nbytes: int, limit: int) -> bool:
+        """Return whether plans of other threads hold memory that this one could wait for."""
+        rooms = list(_rooms)
+        if any(room.nbytes for room in rooms if room._owner == self._owner):
+            return False
+        held = sum(room.nbytes for room in rooms)
+        return held > 0 and held + nbytes > limit
+
+
+# -- spilled operands ----------------------------------------------------------------------------
+
+
+def batch_elements(divisor: int) -> int:
+    """Return the elements processed at a time: memory limit / ``divisor``, bounded."""
+    current = tuning()
+    return min(max(memory.limit() // divisor, current.min_batch_elements), current.max_batch_elements)
+
+
+class SpilledOperands:
+    """Both operands in spill files, written when a tiling asks for them.
+
+    A context manager that closes the spill file unless a tiling has taken it over.
+
+    Parameters
+    ----------
+    operands
+        Operands of the product.
+    wanted_rows
+        Leading coordinates of ``lhs`` to spill, None for all.
+    """
+
+    def __init__(self, operands: Operands, wanted_rows: NDArray[Any] | None) -> None:
+        self._operands, self.wanted_rows = operands, wanted_rows
+        self._spool: SpillFile | None = None
+        self._blocks: tuple[SpilledBlocks, SpilledBlocks] | None = None
+        self._is_taken = False
+
+    def blocks(self) -> tuple[SpilledBlocks, SpilledBlocks] | None:
+        """Return both operands in blocks of rows; None if a left row is too long.
+
+        Right rows that are longer than a panel are cut.
+        """
+        if self._spool is None:
+            self._spool = SpillFile()
+            self._blocks = self._spill(self._spool)
+        return self._blocks
+
+    @property
+    def has_whole_right_rows(self) -> bool:
+        """Whether no right row is cut between two blocks."""
+        assert self._blocks is not None
+        rhs = self._blocks[1]
+        return all(high < low for high, low in zip(rhs.high, rhs.low[1:], strict=False))
+
+    def take(self) -> None:
+        """Leave the spill file to an owner who closes it."""
+        self._is_taken = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._spool is not None and not self._is_taken:
+            self._spool.close()
+
+    def _spill(self, spool: SpillFile) -> tuple[SpilledBlocks, SpilledBlocks] | None:
+        events.emit("product.spill")
+        events.emit("product.spill_file", spool=spool)
+        current, lhs, rhs = tuning(), self._operands.lhs, self._operands.rhs
+        room, wanted = self._operands.panel_elements(), self.wanted_rows
+        same = wanted is None and lhs.same_as(rhs)
+        size = batch_elements(current.lhs_tile_divisor)
+        size = min(size, room) if same else size
+        row_bytes = current.lhs_row_share * lhs.element_bytes(self._operands.dtype)
+        max_row = max(int(self._operands.budget.working_bytes() / row_bytes), 2 * size)
+        blocks = _read_sorted(lhs)
+        if wanted is not None:
+            blocks = (filter_block(block, isin_sorted(block.coords[0], wanted)) for block in blocks)
+            blocks = (block for block in blocks if block.count)
+        tiles = SpilledBlocks(spool)
+        for block in split_at_rows(blocks, size, max_row):
+            if tiles.high and block.coords[0][0] == tiles.high[-1]:  # a row is cut
+                return None
+            tiles.append(block)
+        memory.trim()
+        if same:
+            return tiles, tiles
+        panels = SpilledBlocks(spool)
+        for block in split_at_rows(_read_sorted(rhs), min(room, size), room):
+            panels.append(block)
+        memory.trim()
+        return tiles, panels
+
+
+def _read_sorted(operand: Operand) -> Iterator[Block]:
+    """Yield the elements of an operand, sorted."""
+    with progress.bar("reading an operand", operand.nnz_estimate, "elements") as advance:
+        for block in scan_reader.iter_sorted_blocks(operand.scan):
+            advance(block.count)
+            found = operand.take_diagonals(block)
+            if found.count:
+                yield found
+
+
+def split_at_rows(blocks: Iterator[Block], size: int, max_row: int) -> Iterator[Block]:
+    """Yield sorted elements in blocks of about ``size`` that end with a row.
+
+    A row longer than ``max_row`` is cut into blocks of this length.
+    """
+    rest: list[Block] = []
+    count = 0
+    for block in blocks:
+        leading, start = block.coords[0], 0
+        while start + size - count < block.count:
+            if count < size:
+                row = leading[start + size - count]
+                stop = int(np.searchsorted(leading, row))
+                if stop <= start:
+                    stop = int(np.searchsorted(leading, row, "right"))
+            else:
+                stop = int(np.searchsorted(leading, rest[-1].coords[0][-1], "right"))
+            if stop == block.count:
+                break  # the last row may continue
+            if start < stop:
+                rest.append(block.take(slice(start, stop)))
+            yield concat_nonempty(rest)
+            rest, count, start = [], 0, stop
+        rest.append(block.take(slice(start, None)))
+        count += rest[-1].count
+        while count > max_row + size:  # earlier rows in it have fewer than ``size`` elements
+            long = concat_nonempty(rest)
+            yield long.take(slice(0, max_row))
+            rest, count = [long.take(slice(max_row, None))], count - max_row
+    if rest:
+        yield concat_nonempty(rest)
+
+
+def concat_nonempty(blocks: Sequence[Block]) -> Block:
+    """Concatenate at least one block."""
+    return concat_blocks(blocks, len(blocks[0].coords), blocks[0].values.dtype)

@@ -8,7 +8,6 @@ are read.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from sparrow.engines.sort_orders import groups_output, product_order
@@ -33,12 +32,12 @@ class Schedule:
 
     tiling: str
     """"whole", "row_subset" (rows of the right operand that the left one matches), "row_sections" of the left operand,
-    "column_strips" or "k_panels" of the right one."""
+    or "k_panels" of the right one."""
     lhs_layout: str
     """"csr" in memory, "spilled_csr" in a spill file, or a stream of "row_blocks"."""
     rhs_layout: str
     combine: str
-    """"concat" rows, put parts of rows "side_by_side", "add" partial rows, or add elements by an "external_sort"."""
+    """"concat" rows, "add" partial rows, or add elements by an "external_sort"."""
 
     def __str__(self) -> str:
         return f"{self.tiling} of {self.lhs_layout} x {self.rhs_layout}, {self.combine}"
@@ -48,11 +47,10 @@ WHOLE = Schedule("whole", "csr", "csr", "concat")
 STREAMED = Schedule("whole", "row_blocks", "csr", "concat")
 ROW_SUBSET = Schedule("row_subset", "csr", "csr", "concat")
 ROW_SECTIONS = Schedule("row_sections", "spilled_csr", "spilled_csr", "concat")
-COLUMN_STRIPS = Schedule("column_strips", "spilled_csr", "spilled_csr", "side_by_side")
 K_PANELS = Schedule("k_panels", "spilled_csr", "spilled_csr", "add")
 EXTERNAL_SUM = Schedule("k_panels", "row_blocks", "row_blocks", "external_sort")
 
-SCHEDULES = (WHOLE, STREAMED, ROW_SUBSET, ROW_SECTIONS, COLUMN_STRIPS, K_PANELS, EXTERNAL_SUM)
+SCHEDULES = (WHOLE, STREAMED, ROW_SUBSET, ROW_SECTIONS, K_PANELS, EXTERNAL_SUM)
 """The valid combinations of tiling, layouts and combination for two tensors."""
 
 KERNELS = ("gustavson", "masked", "dot")
@@ -148,12 +146,7 @@ def _schedules(operands: Operands, lhs_nnz: float, rhs_nnz: float, is_large: boo
         is_subset = fits and not same and len(roles.shared) == 1
     if not is_large and (fits or roles.rows):
         return [ROW_SUBSET] if is_subset and current.tiling != "whole" else [held]
-    spilled: list[Schedule] = []
-    if roles.rows:
-        spilled = [COLUMN_STRIPS, K_PANELS] if _has_long_rows(operands, rhs_nnz) else [K_PANELS, COLUMN_STRIPS]
-        spilled = [ROW_SECTIONS, *spilled]
-        if operands.node.topk is not None:  # panels would keep all elements of a row
-            spilled = [ROW_SECTIONS, COLUMN_STRIPS, K_PANELS]
+    spilled = [ROW_SECTIONS, K_PANELS] if roles.rows else []
     if can_add_partial_sums(operands.node.semiring):
         spilled.append(EXTERNAL_SUM)
     forced = [each for each in spilled if each.tiling == current.tiling and current.combine in (None, each.combine)]
@@ -172,16 +165,6 @@ def _is_large(operands: Operands, rhs_nnz: float) -> bool:
     return rhs_nnz * operands.rhs_element_bytes > operands.budget.working_bytes() // current.rhs_share
 
 
-def _has_long_rows(operands: Operands, rhs_nnz: float) -> bool:
-    """Return whether strips cost less than adding the partial rows of panels."""
-    roles, current = operands.roles, tuning()
-    if not roles.columns or not roles.shared:
-        return bool(roles.columns)
-    number = max(rhs_nnz * operands.rhs_element_bytes / operands.part_bytes(), 1)
-    rows = min(rhs_nnz, float(math.prod(operands.rhs.sizes[index] for index in roles.shared)))
-    return rhs_nnz >= current.strip_row_elements * number * rows
-
-
 def estimate_costs(operands: Operands, schedule: Schedule) -> Costs:
     """Return the estimated costs of a schedule; may count elements in memory."""
     node, current = operands.node, tuning()
@@ -189,8 +172,8 @@ def estimate_costs(operands: Operands, schedule: Schedule) -> Costs:
     flops, nnz = estimate_contraction(node)
     lhs_bytes, rhs_bytes = lhs_nnz * operands.lhs.element_bytes(operands.dtype), rhs_nnz * operands.rhs_element_bytes
     both, out_bytes = lhs_nnz + rhs_nnz, node.schema.element_bytes()
-    number = max(rhs_bytes / operands.part_bytes(), 1)
-    part = min(operands.part_bytes(), rhs_bytes)
+    number = max(rhs_bytes / operands.panel_bytes(), 1)
+    part = min(operands.panel_bytes(), rhs_bytes)
     match schedule.tiling, schedule.combine:
         case "whole", _:
             same = operands.lhs.same_as(operands.rhs)
@@ -202,8 +185,6 @@ def estimate_costs(operands: Operands, schedule: Schedule) -> Costs:
         case "row_sections", _:
             held = min(operands.budget.working_bytes() / current.section_share, rhs_bytes)
             return Costs(flops, held, lhs_bytes + rhs_bytes, both + lhs_nnz + rhs_nnz * number)
-        case "column_strips", _:
-            return Costs(flops, part, lhs_bytes + rhs_bytes + nnz * out_bytes, both + lhs_nnz * number)
         case _, "add":
             partial = min(nnz * number, flops) * out_bytes
             return Costs(flops, part, lhs_bytes + rhs_bytes + partial, 2 * both)

@@ -19,8 +19,8 @@ class ProductTuning:
     tiling: str | None = parameter(
         None,
         "name",
-        'Tiling to prefer: "whole", "row_subset", "row_sections", "column_strips" or "k_panels". Where operands do not '
-        "admit it, the next one that they do is taken. None decides by cost.",
+        'Tiling to prefer: "whole", "row_subset", "row_sections" or "k_panels". Where operands do not admit it, the '
+        "next one that they do is taken. None decides by cost.",
     )
     lhs_layout: str | None = parameter(
         None, "name", 'Left operand where the right one is held: "csr" or "row_blocks". None decides by size.'
@@ -83,16 +83,12 @@ class ProductTuning:
 
     # Masked products
     dot_step_products: int = parameter(2, "products", "A step of a dot product costs as much.")
-    csc_element_products: int = parameter(4, "products", "Converting an element from CSR to CSC costs as much.")
+    csc_element_products: int = parameter(16, "products", "Converting an element from CSR to CSC costs as much.")
     dense_rows_share: float = memory_share(4, "Dense rows of all threads; threads without one wait.")
 
     # Accumulators of rows
-    gather_limit: int | None = parameter(
-        None, "products", "Products of a row gathered into slots at most; None decides by how clustered columns are."
-    )
-    clustered_columns: int = parameter(64, "columns", "Distance of columns that share a flag word of a dense row.")
-    clustered_sample: int = parameter(
-        1 << 12, "elements", "Consecutive elements of a sample, of 16, that tell whether columns are clustered."
+    gather_limit: int = parameter(
+        128, "products", "Products of a row gathered into slots, at most; 256 slow down web graphs by a fifth."
     )
     topk_columns_ratio: int = parameter(
         16, "ratio", "Columns per product up to which the largest of a row are selected from a dense row."
@@ -112,19 +108,13 @@ class ProductTuning:
     hash_min_values: int = parameter(1 << 14, "values", "A hash table beats a binary search from here on.")
     lookup_batch_values: int = parameter(1 << 18, "values", "Values that a thread looks up at a time.")
 
-    # Spilled operands: panels, strips and left tiles
-    part_share: float = memory_share(2, "A panel or strip of the right operand, in working memory.")
-    min_part_bytes: int = parameter(1 << 20, "bytes", "A panel or strip takes at least so much.")
-    max_part_ratio: float = parameter(2, "ratio", "A strip, or a row of a panel, may exceed its size by so much.")
-    strip_sample_ratio: int = parameter(64, "ratio", "Elements per sampled element that decides where strips begin.")
+    # Spilled operands: panels and left tiles
+    part_share: float = memory_share(2, "A panel of the right operand, in working memory.")
+    min_part_bytes: int = parameter(1 << 20, "bytes", "A panel takes at least so much.")
     lhs_row_share: float = memory_share(16, "A row of the left operand in working memory; longer rows do not tile.")
     lhs_tile_divisor: int = parameter(1 << 11, "bytes per element", "Memory limit per element of a left tile.")
     min_batch_elements: int = parameter(1 << 14, "elements", "Elements processed at a time, at least.")
     max_batch_elements: int = parameter(1 << 18, "elements", "Elements processed at a time, at most.")
-    strip_row_elements: int = parameter(
-        4, "elements", "Elements of a row per strip from which strips cost less than adding panels."
-    )
-    max_strips: int = parameter(64, "strips", "More passes over the left operand take too long.")
     part_output_divisor: int = parameter(
         1 << 10, "bytes per element", "Memory limit per output element computed, and read back, at a time."
     )
@@ -167,19 +157,10 @@ class ProductTuning:
     chain_step_share: float = memory_share(4, "Result of a step that is computed into memory.")
 
     # Products with dense arrays
-    dense_numpy_max_products: int = parameter(
-        1 << 12, "products", "NumPy adds fewer products as fast as the kernel does."
-    )
-    dense_numpy_total_products: int = parameter(
-        1 << 23, "products", "All that NumPy adds before the first kernel is loaded costs less than loading it."
-    )
     sampled_batch_elements: int = parameter(
         1 << 16,
         "elements",
         "Stored elements of a sampled product that a thread processes at a time; enough to hide its dispatch.",
-    )
-    mttkrp_numpy_max_products: int = parameter(
-        1 << 12, "products", "NumPy adds fewer products as fast as the kernel does."
     )
 
 
@@ -191,22 +172,11 @@ tuning = Tunable(
         "streamed_lhs": {"tiling": "whole", "lhs_layout": "row_blocks"},
         "row_subset": {"tiling": "row_subset"},
         "row_sections": {"tiling": "row_sections", "section_max_reads": 1e6},
-        "column_strips": {"tiling": "column_strips"},
         "k_panels": {"tiling": "k_panels", "combine": "add"},
         "external_sum": {"tiling": "k_panels", "combine": "external_sort"},
         "masked_rows": {"kernel": "masked"},
         "masked_dot": {"kernel": "dot"},
         "topk_rows": {"topk_columns_ratio": 1 << 40},
         "block_output": {"output": "blocks"},
-        "numpy": {
-            "dense_numpy_max_products": 1 << 62,
-            "dense_numpy_total_products": 1 << 62,
-            "mttkrp_numpy_max_products": 1 << 62,
-        },
-        "numba": {
-            "dense_numpy_max_products": -1,
-            "dense_numpy_total_products": -1,
-            "mttkrp_numpy_max_products": -1,
-        },
     },
 )

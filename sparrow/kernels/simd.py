@@ -1,4 +1,4 @@
-"""SIMD vectors of eight lanes for Numba kernels.
+"""LLVM intrinsics for Numba kernels: SIMD vectors of eight lanes, prefetch, bits.
 
 Numba computes eight scalar variables one by one, and moves an array of eight through memory at each step. These
 intrinsics keep them in a vector register. ::
@@ -33,27 +33,16 @@ from sparrow.kernels.jit.compiler import (
     ir,
     lower_builtin,
     models,
+    register_jitable,
     register_model,
     type_callable,
     types,
 )
 
 __all__ = [
-    "FLAGS",
-    "LANES",
-    "broadcast",
-    "compress_store",
-    "exceeding_bits",
-    "lane_range",
-    "less_than",
-    "load",
-    "not_equal_bits",
-    "popcount",
-    "reduce_add",
-    "store",
-    "store_fence",
-    "store_nontemporal",
-    "take_flags",
+    "BINARY_SEARCH_RATIO", "FLAGS", "LANES", "broadcast", "call_address", "compress_store", "count_trailing_zeros",
+    "exceeding_bits", "lane_range", "less_than", "load", "lower_bound", "maximum", "minimum", "not_equal_bits",
+    "popcount", "prefetch", "reduce_add", "store", "store_fence", "store_nontemporal", "take_flags",
 ]  # fmt: skip
 
 _cgutils: Any = cgutils
@@ -63,6 +52,9 @@ LANES = np.uint64(_COUNT)
 _FLAGS = 16
 FLAGS = np.uint64(_FLAGS)
 """Number of byte flags tested together."""
+_ONE = np.uint64(1)
+BINARY_SEARCH_RATIO = np.uint64(8)
+"""Length ratio of two sorted rows from which binary search beats a merge."""
 
 
 class _Lanes(types.Type):
@@ -433,6 +425,74 @@ for each in (operator.add, operator.iadd):
 for each in (operator.mul, operator.imul):
     _overload_operator(each, _product)
 
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def _cttz(context: Any, word: Any) -> Any:
+    """Count the trailing zero bits of a word."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+def _call(context: Any, where: Any, a: Any, b: Any) -> Any:
+    """Call a compiled binary function by its address."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        convention, numbers = target.call_conv, (a, a)
+        kind = convention.get_function_type(a, numbers).as_pointer()
+        function = builder.inttoptr(arguments[0], kind)
+        status, value = convention.call_function(builder, function, a, numbers, arguments[1:])
+        unlikely: Any = cgutils.if_unlikely
+        with unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return value
+
+    return a(types.uint64, a, a), generate
+
+
+def _prefetch(context: Any, array: Any, position: Any) -> Any:
+    """Prefetch an array element into the cache; the position is not bounds-checked."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = target.make_array(signature.args[0])(target, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        where = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        builder.call(fetch, [where, *(ir.Constant(number, setting) for setting in (0, 3, 1))])
+        return target.get_dummy_value()
+
+    return types.void(array, position), generate
+
+
+def _select(less: str) -> Callable[..., Any]:
+    """Build NumPy's min or max: the second of equals, NaN if either is NaN.
+
+    Selecting the stored value would compile to a masked store, which is many times slower than a plain one on some
+    processors, so the mask of a NaN is OR-ed into the bits of the result instead.
+    """
+
+    def build(context: Any, number: Any, other: Any) -> Any:
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = signature.args[0]
+            number, other = arguments[0], target.cast(builder, arguments[1], signature.args[1], kind)
+            if kind not in types.real_domain:
+                compare = builder.icmp_signed if kind in types.signed_domain else builder.icmp_unsigned
+                return builder.select(compare(less, number, other), number, other)
+            word = ir.IntType(kind.bitwidth)
+            found = builder.bitcast(builder.select(builder.fcmp_ordered(less, number, other), number, other), word)
+            none = builder.sext(builder.fcmp_unordered("uno", number, number), word)
+            return builder.bitcast(builder.or_(found, none), number.type)
+
+        return number(number, other), generate
+
+    return build
+
+
 less_than: Any = intrinsic(_less_than)
 lane_range: Any = intrinsic(_lane_range)
 take_flags: Any = intrinsic(_take_flags)
@@ -446,3 +506,22 @@ store_nontemporal: Any = intrinsic(_store_nontemporal)
 reduce_add: Any = intrinsic(_reduce_add)
 not_equal_bits: Any = intrinsic(_not_equal_bits)
 exceeding_bits: Any = intrinsic(_exceeding_bits)
+count_trailing_zeros: Any = intrinsic(_cttz)
+prefetch: Any = intrinsic(_prefetch)
+call_address: Any = intrinsic(_call)
+minimum: Any = intrinsic(_select("<"))
+maximum: Any = intrinsic(_select(">"))
+
+
+def _lower_bound(number, numbers, low, high):  # type: ignore[no-untyped-def]
+    """Return the first position in [low, high) of a number not smaller, else high."""
+    while low < high:
+        middle = (low + high) >> _ONE
+        if numbers[middle] < number:
+            low = middle + _ONE
+        else:
+            high = middle
+    return low
+
+
+lower_bound: Any = register_jitable(_lower_bound)

@@ -13,12 +13,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.coo import accumulator_dtype
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.kernels.matmul.matvec import (
-    coo_matvec,
-    coo_matvecs,
-    sorted_coo_matvec,
-    sorted_coo_matvecs,
-)
+from sparrow.kernels.matmul.dense import coo_matvec, mttkrp, sorted_coo_matvec
 
 
 def elements(dense: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -26,21 +21,30 @@ def elements(dense: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[A
     return as_readonly(rows.astype(np.int32)), as_readonly(cols.astype(np.int32)), as_readonly(dense[rows, cols])
 
 
-def sum_runs(
-    rows: Any, cols: Any, values: Any, x: Any, height: int, cuts: list[int], row0: int = 0, col0: int = 0
-) -> Any:
-    """Return the product by the sorted COO kernels, the elements cut into chunks."""
+def sum_runs(rows: Any, cols: Any, values: Any, x: Any, height: int, cuts: list[int]) -> Any:
+    """Return the product by the kernels of sorted elements, cut into chunks."""
     out = np.zeros((height, *x.shape[1:]), x.dtype)
-    kernel = sorted_coo_matvec if x.ndim == 1 else sorted_coo_matvecs
     bounds = [0, *sorted(cuts), len(rows)]
     for start, stop in itertools.pairwise(bounds):
-        edges = np.full((2, *x.shape[1:]), 99, x.dtype)
-        part = slice(start, stop)
-        first, last = kernel(rows[part], cols[part], values[part], row0, col0, as_readonly(x), out, edges)
-        for cell, edge in ((first, edges[0]), (last, edges[1])):
-            if cell < height:
-                out[cell] += edge
+        if start == stop:
+            continue
+        part, edges = slice(start, stop), np.zeros((2, *x.shape[1:]), x.dtype)
+        first, last = rows[start], rows[stop - 1]
+        if x.ndim == 1:
+            sorted_coo_matvec(rows[part], cols[part], values[part], as_readonly(x), out, edges)
+        else:
+            mttkrp(rows[part], cols[None, part], values[part], as_readonly(x), first, last, out, edges)
+        out[first] += edges[0]
+        out[last] += edges[1]
     return out
+
+
+def scatter(rows: Any, cols: Any, values: Any, x: Any, out: Any) -> None:
+    """Add elements in any order."""
+    if x.ndim == 1:
+        coo_matvec(rows, cols, values, as_readonly(x), out)
+    else:
+        mttkrp(rows, cols[None], values, as_readonly(x), -1, -1, out, np.zeros((2, x.shape[1])))
 
 
 @given(st.integers(0, 99), st.lists(st.integers(0, 60), max_size=5), st.sampled_from([None, 1, 5, 8, 19]))
@@ -53,38 +57,22 @@ def test_coo_kernels_match_dense_product(seed: int, cuts: list[int], columns: in
     np.testing.assert_array_equal(sum_runs(rows, cols, values, x, 9, cuts), dense @ x)
     shuffled = rng.permutation(len(rows))
     out = np.zeros_like(dense @ x)
-    scatter: Any = coo_matvec if columns is None else coo_matvecs
-    scatter(*(as_readonly(a[shuffled]) for a in (rows, cols, values)), 0, 0, as_readonly(x), out)
+    rows, cols, values = (as_readonly(a[shuffled]) for a in (rows, cols, values))
+    scatter(rows, cols, values, x, out)
     np.testing.assert_array_equal(out, dense @ x)
 
 
 @pytest.mark.parametrize("columns", [None, 8, 3])
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_offsets_select_a_range(columns: int | None, kind: Any) -> None:
+def test_elements_outside_of_arrays_are_skipped(columns: int | None, kind: Any) -> None:
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((20, 300)) < 0.4, rng.integers(1, 9, (20, 300)), 0).astype(float)
     rows, cols, values = elements(dense)
-    rows, cols = as_readonly(rows.astype(kind)), as_readonly(cols.astype(kind))
+    rows, cols = as_readonly(rows.astype(kind) - kind(4)), as_readonly(cols.astype(kind) - kind(150))
     x = rng.random((100,) if columns is None else (100, columns))
-    expected = dense[4:15, 150:250] @ x
-    found = sum_runs(rows, cols, values, x, 11, [10, 700], row0=4, col0=150)
-    np.testing.assert_allclose(found, expected, rtol=1e-13)
-    out = np.zeros_like(expected)
-    scatter: Any = coo_matvec if columns is None else coo_matvecs
-    scatter(rows, cols, values, 4, 150, as_readonly(x), out)
-    np.testing.assert_allclose(out, expected, rtol=1e-13)
-
-
-@pytest.mark.parametrize("columns", [None, 8])
-def test_empty_chunk_adds_nothing(columns: int | None) -> None:
-    none = as_readonly(np.zeros(0, np.int32))
-    tail = () if columns is None else (columns,)
-    out, edges = np.ones((3, *tail)), np.full((2, *tail), 5.0)
-    kernel = sorted_coo_matvec if columns is None else sorted_coo_matvecs
-    first, last = kernel(none, none, as_readonly(np.zeros(0)), 0, 0, as_readonly(np.ones((4, *tail))), out, edges)
-    assert first == last == 3
-    assert not edges.any()
-    assert (out == 1).all()
+    out = np.zeros_like(dense[4:15, 150:250] @ x)
+    scatter(rows, cols, values, x, out)
+    np.testing.assert_allclose(out, dense[4:15, 150:250] @ x, rtol=1e-13)
 
 
 @pytest.mark.parametrize("columns", [None, 8, 2])
