@@ -116,7 +116,7 @@ def plan_rows(  # type: ignore[no-untyped-def]
         Receives the columns of gathered rows, row by row, uint32.
     """
     end = np.uint64(len(lhs_indices))
-    n = written = _ZERO
+    n = written = last_size = found = _ZERO
     needs_dense = False
     for i in range(np.uint64(len(row_kinds))):
         n_products = product_offsets[i + _ONE] - product_offsets[i]
@@ -165,6 +165,8 @@ def plan_rows(  # type: ignore[no-untyped-def]
         row_kinds[i] = GATHERED
         size = last = _ZERO
         ascending: Any = True
+        repeats: Any = m == stop  # the last gathered row, shifted
+        shift = np.int64(0)
         for q in range(low, high):
             k = np.uint64(lhs_indices[q])
             p, behind = rhs_indptr[k], rhs_indptr[k + _ONE]
@@ -173,9 +175,23 @@ def plan_rows(  # type: ignore[no-untyped-def]
             ascending &= np.uint64(rhs_indices[p]) >= last
             last = np.uint64(rhs_indices[behind - _ONE])
             while p < behind:
-                order[0, size] = (np.uint64(rhs_indices[p]) << _POSITION_BITS) | size
+                key = (np.uint64(rhs_indices[p]) << _POSITION_BITS) | size
+                further = np.int64(key) - np.int64(order[0, size])
+                shift = further if size == _ZERO else shift
+                repeats &= further == shift
+                order[0, size] = key
                 size += _ONE
                 p += _ONE
+        if repeats and size == last_size:
+            for e in range(size):
+                slots[n + e] = slots[n - size + e]
+            for e in range(found):
+                keys[written + e] = np.int64(keys[written - found + e]) + (shift >> np.int64(_POSITION_BITS))
+            n += size
+            written += found
+            row_sizes[i] = found
+            continue
+        last_size = size if m == stop else _ZERO
         side = _ZERO
         if not ascending:
             _sort(order, size, first_column, last_column, counts)
