@@ -21,6 +21,7 @@ from sparrow.cli.arguments import QUERY_THREAD
 from sparrow.cli.spelling import Program
 from sparrow.io.base.registry import Format, formats
 from sparrow.runtime.events import emit
+from sparrow.runtime.foreign_errors import is_interrupt
 
 __all__ = ["main", "program"]
 
@@ -150,7 +151,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
             )
         except RuntimeError as error:
             # A signal that arrives while a lock is taken makes Python raise the error of its release instead.
-            if "Query interrupted" not in str(error) and not isinstance(error.__context__, KeyboardInterrupt):
+            if not is_interrupt(error):
                 raise
             _exit_interrupted(ended)
     sys.exit(1)

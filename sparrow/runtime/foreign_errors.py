@@ -29,14 +29,17 @@ _INTERRUPTED = "Query interrupted", "KeyboardInterrupt"
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether an error of a library is Ctrl-C.
+    """Return whether an error is Ctrl-C, or was raised while one was handled.
+
+    Python's ``finally`` clauses release locks and close files again that an interrupt met while they were released or
+    closed; their errors hide it.
 
     Examples
     --------
     >>> is_interrupt(RuntimeError("INTERRUPT Error: Query interrupted"))
     True
     """
-    return any(text in str(error) for text in _INTERRUPTED)
+    return isinstance(error.__context__, KeyboardInterrupt) or any(text in str(error) for text in _INTERRUPTED)
 
 
 def find_errno(error: BaseException) -> int | None:

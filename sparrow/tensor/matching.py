@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 from sparrow import engines, plan
 from sparrow.core.indexing import Mask, Mode
 from sparrow.core.schema import Schema
-from sparrow.errors import IndexingError, LabelError
+from sparrow.errors import IndexingError, LabelError, UnsupportedError
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.interop.interchange import implicit_dense_array
-from sparrow.interop.labelled_objects import is_xarray, object_labels, xarray_dims
+from sparrow.interop.labelled_objects import is_frame, is_xarray, object_labels, xarray_dims
 from sparrow.kernels.coo import Block
 from sparrow.plan import MatchRule, Scan, axis_labels, match_mask, match_values
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.tensor.base import Base, as_scan
 
 __all__ = [
-    "match_axes", "match_condition", "match_rows", "reject_other_labels", "resolve_key", "to_implicit_array",
+    "match_axes", "match_condition", "match_rows", "reject_frame", "reject_other_labels", "resolve_key",
+    "to_implicit_array",
     "to_labelled",
 ]  # fmt: skip
 
@@ -125,6 +126,15 @@ def reject_other_labels(tensor: Base, other: Any) -> None:
                 f"labels of dimension {tensor.dims[at]!r} differ between the tensor and the {kind}, which would be "
                 f"combined by position: {way}"
             )
+
+
+def reject_frame(other: Any) -> None:
+    """Raise ``UnsupportedError`` for a pandas frame: it computes with no tensors."""
+    if is_frame(other):
+        raise UnsupportedError(
+            "operands must be tensors, arrays or numbers, got DataFrame: pass its to_numpy(), or sp.asarray of a table "
+            "of coordinates"
+        )
 
 
 def match_condition(given: Any, target: Any, what: str) -> Any:

@@ -17,7 +17,7 @@ from sparrow.interop.scipy_operators import decline_compiled_call, reject_matrix
 from sparrow.plan import Cast, Clip, Round, make_map
 from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan
-from sparrow.tensor.matching import reject_other_labels
+from sparrow.tensor.matching import reject_frame, reject_other_labels
 from sparrow.tensor.reductions import Reductions
 from sparrow.tensor.ufuncs import NUMPY_FUNCTIONS, apply_ufunc, cast_in_place, is_operand, write_out
 
@@ -234,6 +234,8 @@ def _defer_to_reflected(operation: Callable[..., Any], reflected: str) -> Callab
             own = getattr(type(other), reflected, None)
             if own is not None and own is not getattr(object, reflected, None):
                 reject_other_labels(self, other)
+                if reflected != "__rmatmul__":
+                    reject_frame(other)
                 return NotImplemented
         return operation(self, other)
 

@@ -15,6 +15,7 @@ import pytest
 import sparrow as sp
 import sparrow.testing
 from sparrow.storage.fs.failures import repeat_cut
+from sparrow.storage.fs.syscalls import remove_tree
 
 WRITES: dict[str, Callable[[Path], Any]] = {
     "save": lambda folder: tensor(1).save(folder / "t", overwrite=True),
@@ -156,3 +157,23 @@ def test_wrapped_interrupts_are_keyboard_interrupts(error: Exception) -> None:
 def test_other_errors_stay_as_they_are() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         repeat_cut(lambda: int("x"))
+
+
+@pytest.mark.parametrize("ignore_errors", [False, True])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_interrupt_while_a_folder_is_closed(
+    nth: int, ignore_errors: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").write_text("x")
+    close, count = os.close, itertools.count(1)
+
+    def close_and_interrupt(descriptor: int) -> None:
+        close(descriptor)
+        if next(count) == nth:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", close_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            remove_tree(str(tmp_path / "a"), ignore_errors)

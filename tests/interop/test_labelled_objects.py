@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,3 +111,14 @@ def test_indices_of_frames() -> None:
     assert rows.to_pylist() == list("abcde")
     with pytest.raises(SparrowError, match="of one type each"):
         sp.asarray(frame.assign(film=["a", 1, 2, 3, 4]))
+
+
+@pytest.mark.parametrize("operation", [operator.add, operator.sub, operator.mul, operator.floordiv, operator.pow])
+def test_frames_are_no_elementwise_operands(operation: Any) -> None:
+    A, frame = sp.asarray(np.eye(3)), pandas.DataFrame(np.eye(3))
+    with pytest.raises(UnsupportedError, match=r"got DataFrame: pass its to_numpy\(\)"):
+        operation(A, frame)
+    with np.errstate(all="ignore"):
+        found = np.asarray(operation(A, frame.to_numpy()))
+        np.testing.assert_array_equal(found, operation(np.eye(3), np.eye(3)))
+    np.testing.assert_array_equal(A @ frame, np.eye(3))

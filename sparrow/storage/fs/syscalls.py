@@ -10,6 +10,7 @@ import shutil
 from typing import Any
 
 from sparrow.runtime.events import emit
+from sparrow.runtime.foreign_errors import is_interrupt
 
 __all__ = [
     "create",
@@ -65,7 +66,12 @@ def remove_folder(path: str) -> None:
 def remove_tree(path: str, ignore_errors: bool = False) -> None:
     """Delete a folder and everything in it."""
     emit("storage.file_operation", call="rmtree", path=path)
-    shutil.rmtree(path, ignore_errors=ignore_errors)
+    try:
+        shutil.rmtree(path, ignore_errors=ignore_errors)
+    except OSError as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
+        raise
 
 
 def rename(source: str, target: str) -> None:
