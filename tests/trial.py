@@ -1,7 +1,8 @@
 """Randomized fault trial for any length of time: ``make trial MINUTES=10``.
 
-Rounds of eight kinds take turns, each with a seed: killed processes, interrupted processes, racing writers, full disks,
-flipped bytes of tensors, of checkpoints and of models, arrays with wrong indices, malformed files. Failures are printed
+Rounds of nine kinds take turns, each with a seed: killed processes, interrupted processes, racing writers, full disks,
+flipped bytes of tensors, of checkpoints and of models, arrays with wrong indices, malformed files, memory that grows.
+Failures are printed
 with the command that repeats them, and a table at the end.
 """
 
@@ -132,6 +133,14 @@ def arrays(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
     return events, wrong
 
 
+def growth(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
+    """Do mixed work in one process, whose memory must not grow after the first half."""
+    command = [sys.executable, "-m", "tests.memory.mixed_work", "--seed", str(seed)]
+    rounds = ["--rounds", str(events), "--warmup", str(-(-events // 2)), "--minutes", "60"]
+    run = subprocess.run([*command, *rounds], capture_output=True, text=True)
+    return events, [f"exit code {run.returncode}: {run.stderr[-2000:]}"] if run.returncode else []
+
+
 def fuzz(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
     """Feed readers with mutated files; they read them or raise an error."""
     draw, wrong = random.Random(seed), []
@@ -178,6 +187,7 @@ def kinds(share: float = 1.0) -> list[Kind]:
         ("flips", "files damaged, each read in several ways", flips, 100),
         ("fits", "checkpoints and models damaged", fits, 80),
         ("arrays", "arrays with wrong indices", arrays, 400),
+        ("growth", "memory of a process that does all kinds of work", growth, 40),
         ("fuzz", "files that are not what readers expect", fuzz, 200),
     ]
     return [Kind(name, what, run, max(int(events * share), 4)) for name, what, run, events in told]

@@ -96,6 +96,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1 << 30, help="stop after as many, if that is earlier")
     parser.add_argument("--warmup", type=int, default=10, help="rounds that may grow")
     parser.add_argument("--growth", type=int, default=60_000_000, help="bytes of growth allowed after these")
+    parser.add_argument("--seed", type=int, default=0, help="of the tensors of the first round")
     parser.add_argument("--steps", nargs="*", default=list(STEPS), help="some of the steps")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -103,7 +104,7 @@ def main() -> int:
     end, found = time.monotonic() + 60 * given.minutes, []
     with tempfile.TemporaryDirectory(prefix="sparrow-mixed-") as folder:
         while len(found) < given.rounds and (time.monotonic() < end or len(found) < 2):
-            run_round(Path(folder), 10 * len(found), given.steps)
+            run_round(Path(folder), given.seed + 10 * len(found), given.steps)
             sizes: dict[str, Any] = read_sizes()
             print(json.dumps({"round": len(found), **sizes}), flush=True)
             found.append(sizes["anonymous"])

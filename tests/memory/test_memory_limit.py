@@ -33,6 +33,16 @@ def test_every_public_function_has_a_case() -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize(("allowed", "code"), [(60_000_000, 0), (-1_000_000_000, 1)])
+def test_growth_of_mixed_work(allowed: int, code: int) -> None:
+    command = [sys.executable, "-m", "tests.memory.mixed_work", "--rounds", "3", "--warmup", "1", "--steps", "write"]
+    run = subprocess.run([*command, "--growth", str(allowed)], capture_output=True, text=True, env=dict(os.environ))
+    assert run.returncode == code, run.stderr
+    assert [json.loads(line)["round"] for line in run.stdout.splitlines()] == [0, 1, 2]
+    assert "3 rounds, grown by" in run.stderr
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_representatives_keep_to_the_limit(tmp_path: Path) -> None:
     limit, slack = 60_000_000, 110_000_000
     command = [sys.executable, "-m", "tests.memory.measure", str(tmp_path), *REPRESENTATIVES]
