@@ -18,6 +18,7 @@ import pytest
 
 import sparrow as sp
 from sparrow.errors import ExistsError, IngestError, InvalidValueError, NotFoundError
+from sparrow.testing import on
 
 FORMATS = [getattr(sp.ingest, name) for name in sp.ingest.__all__]
 
@@ -58,6 +59,21 @@ def test_if_exists(tmp_path: Path) -> None:
     other.mkdir()
     with pytest.raises(ExistsError, match="exists"):
         sp.ingest.edges(tmp_path / "b.txt", other, if_exists="open")
+
+
+def test_tensor_made_meanwhile_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0 1\n1 2\n")
+    made = tmp_path / "a.sparrow"
+
+    def save(**_: Any) -> None:
+        if not made.exists():
+            sp.from_coords([[0], [0]], [7], shape=(3, 3)).save(made)
+
+    with on("io.block", save):
+        assert sp.ingest.edges(tmp_path / "a.txt", made, if_exists="open").nnz == 1
+        shutil.rmtree(made)
+        with pytest.raises(ExistsError):
+            sp.ingest.edges(tmp_path / "a.txt", made)
 
 
 # -- without a format ------------------------------------------------------------------------------

@@ -185,6 +185,11 @@ SNIFFED: list[tuple[str, str, list[Any]]] = [
     ]),
     ("adj.txt", "a|b, c, d\nb|c\n", [{("a", "b"): 1, ("a", "c"): 1, ("a", "d"): 1, ("b", "c"): 1}]),
     ("arrow.txt", "0->1\n1->2\n2->0\n", [TRIANGLE]),
+    ("quotes.csv", '"a ""x""",b,n\n1,2,3\n2,3,4\n', [{(1, 2): 3, (2, 3): 4}]),
+    ("ok.csv", "u,i,ok\n1,2,yes\n2,3,no\n", [{(1, 2): 1, (2, 3): 1}]),
+    ("wide.csv", f"u,i,n\n{2**64},2,3\n7,3,4\n", [{(str(2**64), 2): 3, ("7", 3): 4}]),
+    ("wide2.csv", f"u,i,n\n{2**63 - 1},2,3\n7,3,4\n", [{(str(2**63 - 1), 2): 3, ("7", 3): 4}]),
+    ("lists.csv", "0,1,2\n1,2,3,4\n2,0\n3\n", [dict.fromkeys([(0, 1), (0, 2), (1, 2), (1, 3), (1, 4), (2, 0)], 1)]),
     ("arrow3.txt", "0\u21921\n1\u21922\n2\u21920\n", [TRIANGLE]),
     ("halves.txt", "1.5 2.0\n2.0 3.0\n", [{("1.5", 2): 1, ("2.0", 3): 1}, {("1.5", "2.0"): 1, ("2.0", "3.0"): 1}]),
     ("breaks.csv", 'u,i,v\n"a\nb",c,3\nd,e,4\n', [{("a\nb", "c"): 3, ("d", "e"): 4}]),
@@ -238,6 +243,10 @@ EXPLICIT: list[tuple[str, str, str, dict[str, Any], list[Any]]] = [
     ("bare.mtx", "% none\n2 2 1\n1 2 0.5\n", "mtx", {"dims": ["i", "j"]}, [{(0, 1): 0.5}]),
     ("rows.json", "[[1, 2, 3.5], [2, 3, 4]]\n", "edges", {}, [{(1, 2): 3.5, (2, 3): 4}]),
     ("m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 3\n", "edges", {}, [{(1, 0): 3}]),
+    *(
+        ("m.mtx", "%%MatrixMarket matrix coordinate integer general\n2 2 1\n2 1 3\n", kind, {}, [{(1, 0): 3}])
+        for kind in ("tns", "metis", "triples")
+    ),
     ("a9a", "1 1:2 3:4\n", "edges", {}, [{"X": {(0, 0): 2, (0, 2): 4}, "y": {(0,): 1}}]),
     ("a.ffm", "1 0:3:1\n", "edges", {}, [{"X": {(0, 0, 3): 1}, "y": {(0,): 1}}]),
     ("latin.txt", "K\xf6ln Bonn\n", "edges", {"ids": "str"}, [{("K\xf6ln", "Bonn"): 1}]),
@@ -426,6 +435,15 @@ def test_binary_tables_name_their_columns(cli: Any, kind: str, verb: list[str]) 
     assert run(command, cli) == {("a", 1): 0.5, ("b", 2): 2}
 
 
+def test_delta_table_in_a_folder_of_any_name(cli: Any) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    table = pa.table({"u": ["x y%/=", "z"], "i": [1, 2], "n": [3, 4]})
+    for name in ("my dl", "it's an \xe9t\xe9"):
+        deltalake.write_deltalake(name, table, partition_by=["u"])
+        (command,) = suggestions(cli("ingest", name, "out").err)
+        assert run(command, cli) == {("x y%/=", 1): 3, ("z", 2): 4}
+
+
 def test_delta_table_on_the_command_line(cli: Any) -> None:
     deltalake = pytest.importorskip("deltalake")
     deltalake.write_deltalake("dl", pa.table({"u": [1, 2], "i": ["x", "y"], "n": [3, 4]}))
@@ -452,7 +470,7 @@ def splits(**files: str) -> None:
             {"train": {(1, 10, 5): 1, (1, 11, 3): 1}, "test": {(2, 11, 3): 1}}, {(1, 10): 5, (1, 11): 3}
         ]),
         ("1 1:2\n0 2:1\n", "1 3:1\n", "are no triples", [{"X": {(0, 0): 2, (1, 1): 1}, "y": {(0,): 1}}]),
-        ("0 1 2 3\n1 4\n2 1 5 6 7\n", "0 9\n", "are no triples", [
+        ("0 1 2 3\n1 4\n2 1 5 6 7\n", "0 9\n", "are no triples", [  # users and items, no square
             {(0, 1): 1, (0, 2): 1, (0, 3): 1, (1, 4): 1, (2, 1): 1, (2, 5): 1, (2, 6): 1, (2, 7): 1}
         ]),
         ("u,i,v\n1,2,3\n", "u,i\n1,2\n", "are no triples", [{(1, 2): 3}]),
@@ -618,6 +636,7 @@ def test_features_below_a_header(cli: Any) -> None:
         ("a.txt", "\n \n", "blank lines only"),
         ("a.gz", "/annex/objects/SHA256E-s9--ab.gz\n", "git annex get a.gz"),
         ("a.properties", "name=1\nother=2\n", "one column"),
+        ("a.csv", "u,i,n\n1,2,3\n2,3\n3,4,5,6\n", "no common layout"),
         ("a.py", "import os\nx = 1\n", "no common layout"),
         ("a.txt", "1 Alien\n2 Brazil\n3 Cube\n", "may be a table, or edges"),
     ],

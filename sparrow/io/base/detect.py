@@ -112,7 +112,9 @@ def _find_format(words: Sequence[Any]) -> Detection:
             raise IngestError("only text is read from an open file without a path: write it to a file", source.name)
     elif source.path is None:
         raise InvalidValueError("the format of standard input cannot be detected: name it")
-    elif source.size is not None:
+    elif source.size is None:  # what is read of it is gone
+        raise InvalidValueError(f"the format of {source.name!r}, a pipe or device, cannot be detected: name it")
+    else:
         with get_filesystem(source.path).open(source.path, size=source.size) as file:
             sample.head = file.read(SIGNATURE_BYTES)
     if source.path is not None and sample.head and (found := _detect(Stage.SIGNATURE, sample)):

@@ -24,7 +24,7 @@ COLUMN_OPTIONS = frozenset({"coords", "value", "nulls", "ids", "relabel", "dupli
 """Options of ``columns`` that are not about CSV."""
 _DELIMITERS = ("::", "\t", ";", "|", ",", " ")
 _NULLS = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "NaN", "nan", "\\N"})
-_BOOLEANS = frozenset({"true", "false", "yes", "no"})
+_BOOLEANS = frozenset({"true", "false"})
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ]\d\d?:\d\d.*)?|\d\d?/\d\d?/\d{4}.*|\d\d?:\d\d(:\d\d)?")
 _YEAR_1980, _YEAR_2100 = 315_532_800, 4_102_444_800
 """Seconds since 1970."""
@@ -111,6 +111,11 @@ class ColumnLayout:
         return self.kind == "integer" and any(token.startswith("-") for token in self.tokens)
 
     @property
+    def is_beyond(self) -> bool:
+        """Whether it holds integers that are no coordinates, being too large."""
+        return self.kind == "integer" and any(float(token) >= 2**63 for token in self.tokens if token not in _NULLS)
+
+    @property
     def is_key(self) -> bool:
         """Whether it holds ids rather than values: integers, most of them different."""
         if self.kind != "integer" or len(self.tokens) < 2:
@@ -195,7 +200,8 @@ class TextLayout:
         chosen = [self.columns[k].tokens for k in (*coords, *([] if value is None else [value]))]
         if any(token in _NULLS for tokens in chosen for token in tokens):
             options["nulls"] = "drop"
-        if names := [str(options["coords"][i]) for i, k in enumerate(coords) if self.columns[k].kind == "decimal"]:  # type: ignore[index]
+        names = [self._reference(k) for k in coords if self.columns[k].kind == "decimal" or self.columns[k].is_beyond]
+        if names:
             options["ids"] = dict.fromkeys(names, "str")
         if any(self.columns[k].is_negative for k in coords):
             options["relabel"] = True
@@ -292,7 +298,7 @@ def find_layout(lines: Sequence[str]) -> TextLayout | None:
 
 def _split(lines: Sequence[str], delimiter: str) -> tuple[list[list[str]], bool]:
     """Return the fields of lines without quotes, and whether there are quotes."""
-    quoted = any(re.search(r'(^|[,;|\t ])"([^"]*"($|[,;|\t ])|[^"]*$)', line) for line in lines[:20])
+    quoted = any(re.search(r'(^|[,;|\t ])"(([^"]|"")*"($|[,;|\t ])|([^"]|"")*$)', line) for line in lines[:20])
     if quoted and len(delimiter) == 1:
         try:
             rows = list(csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter == " "))

@@ -307,6 +307,8 @@ class Reader(_Options, ABC):
             self.report.publish(self.source_name, always=report)
             return path
         except ExistsError as error:
+            if self.if_exists == "open" and (is_bundle(self.dst) or is_tensor(self.dst)):  # made meanwhile
+                return os.fspath(self.dst)
             raise ExistsError(f"{error}, or if_exists='open' to open it") if there else error from None
         except IngestError as error:
             error.commands = tuple(map(self._complete, error.commands))

@@ -96,6 +96,8 @@ class Npz(Reader):
             raise InvalidValueError(f"src must be one .npz file, got {self.src!r}")
         name = os.fspath(self.src)
         files = get_filesystem(name)
+        if not name.endswith(".npz") and (files.is_remote or not zipfile.is_zipfile(name)):
+            raise InvalidValueError(f"{name!r} must end in .npz or be one: sp.ingest(src, dst) detects formats")
         with files.local_copy(name) as near:
             schema, block, given = _read_array(near, name, self.dims, self.fill_value)
         zeros = int(np.count_nonzero(is_fill(given, schema.fill_value)))

@@ -492,7 +492,8 @@ class TableIngest:
                 what = what if not base else "below 1: pass index_base=0"
                 raise self._error_at(batch, name, array, pa.array(given < base), what)
             if int(given.max()) >= limit:
-                problem = "beyond 2^63 - 2" if size is None else f"out of range for the size {size}"
+                wide = f"beyond 2^63 - 2: pass relabel=True, or ids={{{name!r}: 'str'}} if these are names"
+                problem = wide if size is None else f"out of range for the size {size}"
                 raise self._error_at(batch, name, array, pa.array(given >= limit), problem)
         integers = given.astype(np.int64, copy=False)
         return integers - base if base else integers

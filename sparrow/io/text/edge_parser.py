@@ -29,7 +29,7 @@ from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.text.mtx import missing_banner
 from sparrow.io.tuning import tuning
 
-__all__ = ["EdgeBlock", "EdgeParser", "ParsedEdges", "reject_non_edges", "split_edge"]
+__all__ = ["EdgeBlock", "EdgeParser", "ParsedEdges", "pairs_of_lists", "reject_non_edges", "split_edge"]
 
 _NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
 _EDGES = re.compile(rb"(?m)^[#%][^\n]*\bEdges:[ \t]*(\d{1,18})\b")
@@ -566,6 +566,19 @@ def _is_tgf(rows: Sequence[Sequence[str]], count: int) -> bool:
     return named and len(vertices) == count > 1 and all(row and {*row[:2]} <= vertices for row in rows[count:])
 
 
+def pairs_of_lists(lines: Sequence[str]) -> str:
+    """Return the command that prints lists, one in each line, as pairs."""
+    if any("," in line for line in lines):
+        return "awk -F'[ \\t,]+' '{for (i=2; i<=NF; i++) if ($i != \"\") print $1, $i}'"
+    return "awk '{for (i=2; i<=NF; i++) print $1, $i}'"
+
+
+def _has_names(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether a first row may name columns of numbers."""
+    below = [token for row in rows[1:] for token in row]
+    return not any(map(is_number, rows[0])) and all(map(is_number, below))
+
+
 def _name_each_other(rows: Sequence[Sequence[str]]) -> bool:
     """Return whether lines may be lists of neighbors: words that begin others."""
     neighbors = {token for row in rows for token in row[1:]}
@@ -596,13 +609,13 @@ def _reject_ragged(lines: Sequence[str], rows: Sequence[Sequence[str]], typed: T
     if counts[-1] < 4 and not begins and not metis:
         return
     kind = "neighbor lists, one line per vertex. As an edge list"
-    way = typed.pipe("awk '{for (i=2; i<=NF; i++) print $1, $i}'", "edges")
+    way = typed.pipe(pairs_of_lists(lines), "edges")
     if are_numbers and begins:
         kind, way = "neighbor lists below a line with the number of vertices", typed.command("webgraph")
     elif are_numbers and metis:
         kind = "a METIS graph, whose lines are the neighbors of vertices 1, 2, ..."
         way = typed.command("metis")
-    elif not are_numbers and not _name_each_other(rows):
+    elif not are_numbers and (not _name_each_other(rows) or _has_names(rows)):
         raise IngestError(f"lines have {counts[0]} to {counts[-1]} columns: they have no common layout", name)
     problem = f"lines have {counts[0]} to {counts[-1]} columns, not an edge list: this looks like {kind}"
     raise IngestError(problem, name, commands=[way])

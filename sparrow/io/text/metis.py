@@ -27,7 +27,7 @@ from sparrow.io.base.report import Report
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import TextBlock, open_source, read_blocks
 from sparrow.io.base.value_cast import ValueCast
-from sparrow.io.text.number_lines import HeaderLine, HeaderReader, parse_neighbor_lists
+from sparrow.io.text.number_lines import HeaderLine, HeaderReader, parse_neighbor_lists, reject_banner
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 
@@ -96,6 +96,7 @@ class Metis(Reader):
         dtype = np.dtype(np.int64) if self.dtype is None else check_dtype(self.dtype)
         with storage.stage_folder(self.dst, self.overwrite) as folder, closing(read_blocks(source)) as text:
             lines = HeaderReader(text, self.report)
+            reject_banner(lines, source.name)
             line = lines.peek_data(_COMMENT.encode())
             if line is None:
                 raise IngestError("the file is empty: the first line must give the numbers of vertices and edges", name)

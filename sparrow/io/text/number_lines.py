@@ -26,6 +26,7 @@ from sparrow.io.base.registry import DType, Duplicates, FillValue, Reader, Write
 from sparrow.io.base.report import Report
 from sparrow.io.base.sample import Sample
 from sparrow.io.base.source import TextBlock, open_source, read_blocks
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 from sparrow.relations.arrow import as_arrow, as_numpy
@@ -35,7 +36,7 @@ from sparrow.sorting import Rows
 __all__ = [
     "ElementParser", "HeaderLine", "HeaderReader", "LineLayout", "NeighborLists", "NumberLinesReader",
     "NumberLinesWriter", "cast_lines", "check_coords", "counted_lists_in", "find_line", "parse_lines",
-    "parse_neighbor_lists",
+    "parse_neighbor_lists", "reject_banner",
 ]  # fmt: skip
 
 
@@ -67,6 +68,14 @@ class HeaderLine(NamedTuple):
         if any(len(token.lstrip("0")) > 19 or int(token[-19:]) >= 2**63 for token in tokens):
             raise self.error("the number is beyond 2^63 - 1", name)
         return tuple(int(token.lstrip("0") or "0") for token in tokens)
+
+
+def reject_banner(lines: HeaderReader, name: str) -> None:
+    """Raise ``IngestError`` for Matrix Market, whose banner is a comment here."""
+    first = lines.peek()
+    if first is not None and first.text.lower().startswith(("%%matrixmarket", "%matrixmarket")):
+        ways = [TypedSource.of(name).command("mtx")] if os.path.isfile(name) else []
+        raise IngestError("this is a Matrix Market file", name, commands=ways)
 
 
 class HeaderReader:

@@ -30,6 +30,7 @@ from sparrow.io.text.number_lines import (
     cast_lines,
     check_coords,
     parse_lines,
+    reject_banner,
 )
 from sparrow.sorting import Rows
 
@@ -105,6 +106,7 @@ class Tns(NumberLinesReader):
 
     def begin(self, lines: HeaderReader, name: str) -> tuple[ElementParser, tuple[str, ...], dict[str, Any]]:
         """Parse the lines of sizes, if any."""
+        reject_banner(lines, name)
         head = _read_header(lines, name, self.values)
         return _Entries(self, head, name), check_dims(self.dims, head.ndim), {"index_base": self.index_base}
 

@@ -35,6 +35,7 @@ from sparrow.io.base.source import (
     total_size,
 )
 from sparrow.io.base.suggestion import TypedSource
+from sparrow.io.text.edge_parser import pairs_of_lists
 from sparrow.io.text.number_lines import counted_lists_in
 from sparrow.io.text.vocabulary import read_vocabulary
 from sparrow.runtime import settings
@@ -247,6 +248,9 @@ class _TripleReader:
                 first = _skip_first_line(first)
             line, *below = first.text(0, 1 << 16).lstrip("\n\r ").split("\n", 2)[:2]
             delimiter = 9 if line.count("\t") == 2 else -1
+            if line.lower().startswith("%%matrixmarket"):
+                way = TypedSource.of(first.source.name).command("mtx")
+                raise IngestError("this is a Matrix Market file", first.source.name, commands=[way])
             if self.options.header:
                 first = _skip_first_line(first)
             elif _HEADER.fullmatch(line.strip()) or (self.options.ids != "str" and _is_above_numbers(line, below)):
@@ -418,6 +422,10 @@ def _detect_folder(sample: Sample) -> str | None:
         table = [] if inner.layout is None else inner.layout.table()
     except IngestError as error:
         commands, table = error.commands, [*error.table]
+        if any(pairs_of_lists(data) in each for each in commands):  # users and items are no square
+            typed = TypedSource.of(inner.name, compression_of(open_sources(inner.name)[0]))
+            way = typed.pipe(pairs_of_lists(data), "columns", header=False, delimiter=" ", coords=["c0", "c1"])
+            commands = (way,)
     if are_triples and are_numbers:
         layout = inner.layout
         commands = (

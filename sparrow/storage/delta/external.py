@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -38,14 +39,32 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
         block reads it.
     """
     import polars as pl
+    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
+
+    class PlainTable(DeltaTable):
+        """Delta table in a local folder, whose name is a path and not a URL."""
+
+        @property
+        def table_uri(self) -> str:
+            return unquote(super().table_uri)
+
+        def file_uris(self, *args: Any, **options: Any) -> list[str]:
+            """Return paths of files: Polars opens them as they are, with %20 for a blank."""
+            start = len(super().table_uri.removeprefix("file://"))
+            root = self.table_uri.removeprefix("file://")
+            return [root + each[start:] for each in super().file_uris(*args, **options)]
 
     where = absolute_path(path)
     found = Log.open(where, version)
     files = found.sizes()
     _check_files(where, files)
     try:
-        yield pl.scan_delta(where, version=found.version, storage_options=get_filesystem(where).delta_options())
+        options = get_filesystem(where).delta_options()
+        if get_filesystem(where).is_remote:
+            yield pl.scan_delta(where, version=found.version, storage_options=options)
+        else:
+            yield pl.scan_delta(PlainTable(where, version=found.version, storage_options=options))
     except SparrowError:
         raise
     except DeltaError as error:

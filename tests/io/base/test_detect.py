@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,9 @@ def test_binary_files(tmp_path: Path) -> None:
         detect_format(str(tmp_path / "a.parquet"))
     with pytest.raises(InvalidValueError, match="the format of standard input cannot be detected"):
         detect_format("-")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(InvalidValueError, match="fifo', a pipe or device, cannot be detected"):
+        detect_format(str(tmp_path / "fifo"))
     with pytest.raises(NotFoundError):
         detect_format(str(tmp_path / "nothing"))
 
