@@ -231,8 +231,19 @@ class LocalFileSystem:
             fsync_path(os.path.dirname(path))
 
     def delete(self, path: str) -> None:
-        """Delete a file or folder; of a link only the link."""
-        _delete(path)
+        """Delete a file or folder; of a link only the link.
+
+        A folder is renamed first: half of one would be taken for a damaged one.
+        """
+        if not os.path.isdir(path) or os.path.islink(path) or path.endswith(".partial"):
+            _delete(path)
+            return
+        hidden = _new_partial(*os.path.split(path))
+        try:
+            with contextlib.suppress(NotFoundError), _Raising("write", path):
+                syscalls.rename(path, hidden)
+        finally:
+            _delete_partial(hidden)
 
     def delete_own(self, path: str, fingerprint: Hashable) -> None:
         """Delete a file if it has this fingerprint.
