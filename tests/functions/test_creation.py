@@ -228,7 +228,8 @@ def test_relation_beyond_memory_is_sorted_on_disk(kind: str, tmp_path: Path) -> 
         sp.from_relation(given, coords=["u", "i"], value="v")
     assert not list(tmp_path.iterdir())
     assert (found.path, found.shape, found.dims) == (None, expected.shape, expected.dims)
-    assert found.labels("u").to_pylist() == expected.labels("u").to_pylist()
+    labels: list[Any] = [each.labels("u") for each in (found, expected)]
+    assert labels[0].to_pylist() == labels[1].to_pylist()
     np.testing.assert_array_equal(found.to_numpy(), expected.to_numpy())
 
 

@@ -705,8 +705,8 @@ CASES: dict[str, Case | list[Case]] = {
     "graph.shortest_paths": lambda d: graph.shortest_paths(d.A, 0),
     "graph.random_walks": lambda d: graph.random_walks(d.A, d.rows, 5),
     "graph.induced_subgraph": lambda d: graph.induced_subgraph(d.A, np.unique(d.rows)),
-    "graph.common_neighbors": lambda d: graph.common_neighbors(d.A, [d.rows[:-1], d.rows[1:]]),
-    "graph.adamic_adar": lambda d: graph.adamic_adar(d.A, [d.rows[:-1], d.rows[1:]]),
+    "graph.common_neighbors": lambda d: graph.common_neighbors(d.A, np.column_stack([d.rows[:-1], d.rows[1:]])),
+    "graph.adamic_adar": lambda d: graph.adamic_adar(d.A, np.column_stack([d.rows[:-1], d.rows[1:]])),
     # models and training
     "sp.batches": [first_batches, lambda d: first_batches(d, shuffle=True)],
     "training.train_test_split": [

@@ -454,7 +454,7 @@ def histogram(
         return np.histogram(values, bins, range, density, shares)
     if tensor.dtype == bool:
         tensor = tensor.astype(np.uint8)
-    ends = range
+    ends: Any = range
     if ends is None and not np.ndim(bins) and tensor.size:
         ends = tensor.min(), tensor.max()
     counts, edges = np.histogram(np.zeros(0, tensor.dtype), bins, ends)
