@@ -733,9 +733,9 @@ CASES: dict[str, Case | list[Case]] = {
         evaluation.Popularity().fit(d.R).recommend_all(d.path(".parquet"), 3)
     ),
     "evaluation.evaluate": lambda d: evaluation.evaluate(evaluation.Popularity().fit(d.R), evaluation.hold_out(d.R)),
-    "evaluation.hold_out": lambda d: vars(evaluation.hold_out(d.R)),
-    "evaluation.hold_out_entries": lambda d: vars(evaluation.hold_out_entries(d.R)),
-    "evaluation.split": lambda d: [part for part in vars(evaluation.split(d.R)).values() if part is not None],
+    "evaluation.hold_out": lambda d: evaluation.hold_out(d.R).truth,
+    "evaluation.hold_out_entries": lambda d: evaluation.hold_out_entries(d.R).train,
+    "evaluation.split": lambda d: evaluation.split(d.R).train,
     "evaluation.min_links": lambda d: evaluation.min_links(d.A, 25),
     "evaluation.rmse": lambda d: evaluation.rmse(fit_als(d), d.R),
     **{f"models.{kind}.fit": fit(kind) for kind in _MODELS},
