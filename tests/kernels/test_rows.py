@@ -9,7 +9,7 @@ import pytest
 
 from sparrow.kernels.coo import Block, CSRBlock, sort_block, sort_to_csr
 from sparrow.kernels.rows import copy_rows, indptr_from_sorted, repeat_rows, stream_copy
-from sparrow.testing import tune
+from sparrow.testing import strategy, tune
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -96,6 +96,7 @@ def test_large_arrays_bypass_the_cache() -> None:
             assert (array[33 + n :] == -1).all()
 
 
+@strategy("numba")
 def test_counting_sort_gives_csr_block() -> None:
     rng = np.random.default_rng(4)
     n, height = 20_000, 300

@@ -570,6 +570,7 @@ def check_sums_at_mask(tmp_path: Path, place: str, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["int64", "float64"])
 @pytest.mark.parametrize("place", ["memory", "disk"])
 @pytest.mark.usefixtures("small_partitions")
+@sparrow.testing.strategy("numba")
 def test_masked_dot_has_the_bits_of_gustavson(tmp_path: Path, dtype: str, place: str) -> None:
     rng = np.random.default_rng(17)
     shape = (60, 900)
@@ -931,6 +932,7 @@ def test_results_of_one_coordinate_are_reserved() -> None:
 
 
 @pytest.mark.usefixtures("small_partitions")
+@sparrow.testing.strategy("numba")
 def test_dense_rows_share_memory() -> None:
     A, B = (sp.random((400, 400), nnz=8_000, seed=seed).compute() for seed in (1, 2))
     with sp.config(threads=4), sparrow.testing.observe("product.workspace") as made:

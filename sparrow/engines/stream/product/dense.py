@@ -7,6 +7,7 @@ only rows on chunk borders are added afterwards; elsewhere threads decode and on
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -129,8 +130,10 @@ def _accumulate_product(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
             if not scan.view.is_identity:
                 coords, kept = scan.view.from_base(coords, block.count)
             values = block.values if kept is None else block.values[kept]
-            _add_at(coords[0], coords[1:], _subtract_fill(values, scan.schema.fill_value, out.dtype), x, out)
-            return
+            with contextlib.suppress(IndexError):  # coordinates of a damaged file: below, they are skipped
+                _add_at(coords[0], coords[1:], _subtract_fill(values, scan.schema.fill_value, out.dtype), x, out)
+                return
+            out[...] = 0
     factor = _Factor((contracted,), x.shape[:1], x)
     _accumulate(scan, tuple(range(contracted)), [factor], out if out.ndim == 2 else out[:, None])
 

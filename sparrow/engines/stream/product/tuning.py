@@ -83,7 +83,7 @@ class ProductTuning:
 
     # Masked products
     dot_step_products: int = parameter(2, "products", "A step of a dot product costs as much.")
-    csc_element_products: int = parameter(16, "products", "Converting an element from CSR to CSC costs as much.")
+    csc_element_products: int = parameter(8, "products", "Converting an element from CSR to CSC costs as much.")
     dense_rows_share: float = memory_share(4, "Dense rows of all threads; threads without one wait.")
 
     # Accumulators of rows
