@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ import sparrow as sp
 from sparrow.runtime import buffer_pool, memory
 from tests.memory.measure import read_status
 
-STEPS = {
+numpy: Any = np  # whose types know no tensors
+
+STEPS: dict[str, Callable[[Any, Any, Path], Any]] = {
     "query": lambda A, B, d: (
         sp.sql("select d0, sum(value) from A group by d0 order by 2 desc limit 9", A=A).fetchall(),
         sp.sql("select count(*) from A join B using (d0, d1)", A=A, B=B).fetchall(),
@@ -49,7 +52,7 @@ STEPS = {
         (A[:900] @ B).save(d / "P"),
         sp.stack([A, B]).nnz,
     ),
-    "sort": lambda A, B, d: (sp.sort(A).nnz, A.T.save(d / "T"), sp.unique_counts(A), np.median(A, axis=0).nnz),
+    "sort": lambda A, B, d: (sp.sort(A).nnz, A.T.save(d / "T"), sp.unique_counts(A), numpy.median(A, axis=0).nnz),
     "graph": lambda A, B, d: (sp.graph.pagerank(A, tol=1e-3).nnz, sp.graph.bfs(A, 0).nnz, sp.graph.triangles(A).nnz),
     "solve": lambda A, B, d: (sp.linalg.svds(A, 2), sp.linalg.lsqr(A, np.ones(len(A)), iter_lim=3)),
     "fit": lambda A, B, d: (
@@ -101,7 +104,8 @@ def main() -> int:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     sp.config(memory_limit="300MB", progress=False)
-    end, found = time.monotonic() + 60 * given.minutes, []
+    end = time.monotonic() + 60 * given.minutes
+    found: list[int] = []
     with tempfile.TemporaryDirectory(prefix="sparrow-mixed-") as folder:
         while len(found) < given.rounds and (time.monotonic() < end or len(found) < 2):
             run_round(Path(folder), given.seed + 10 * len(found), given.steps)
