@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from sparrow.kernels.coo import Block
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk, Relation, ScanStats
 from sparrow.runtime import settings
+from sparrow.runtime.once import Once
 
 __all__ = ["SplitRelation"]
 
@@ -39,7 +40,7 @@ class SplitRelation:
 
     def __init__(self, relation: Relation, rows: int, growth: float) -> None:
         self.relation, self._rows, self._growth = relation, rows, growth
-        self._decoded: OrderedDict[int, Future[Block]] = OrderedDict()
+        self._decoded: OrderedDict[int, Once[Block]] = OrderedDict()
         """The chunks read last, by identity."""
         self._lock = threading.Lock()
 
@@ -75,19 +76,12 @@ class SplitRelation:
         """
         whole, start, stop = chunk.ref
         with self._lock:
-            future = self._decoded.get(id(whole))
-            is_first = future is None
-            if future is None:
-                future = self._decoded[id(whole)] = Future()
+            once = self._decoded.get(id(whole))
+            if once is None:
+                once = self._decoded[id(whole)] = Once(partial(self.relation.read, whole))
                 if len(self._decoded) > settings.current().threads + 1:
                     self._decoded.popitem(last=False)
-        if is_first:
-            try:
-                future.set_result(self.relation.read(whole))
-            except BaseException as error:
-                future.set_exception(error)
-                raise
-        return future.result().take(slice(start, stop))
+        return once().take(slice(start, stop))
 
     def row_lengths(self, leading: NDArray[Any]) -> NDArray[np.float64]:
         """Return the number of elements at leading coordinates, estimated for files."""

@@ -70,9 +70,10 @@ def stage_folder(
         files = get_filesystem(final)
         files.recover(final)
         _check_free(final, overwrite)
-        with UnchangedClaim():
-            staged = files.stage(final, overwrite)
-        try:
+        staged: str | None = None
+        try:  # first of all: Ctrl-C may come as soon as the folder exists
+            with UnchangedClaim():
+                staged = files.stage(final, overwrite)
             with UnchangedClaim():
                 try:
                     yield files.as_folder(staged)
@@ -84,7 +85,13 @@ def stage_folder(
                     _check_free(final, overwrite)
             files.publish(staged, final, overwrite)
         finally:
-            files.discard_staged(staged)
+            if staged is not None:
+                try:
+                    files.discard_staged(staged)
+                except KeyboardInterrupt:  # perhaps before anything was done
+                    if not files.is_remote:
+                        files.discard_staged(staged)
+                    raise
 
 
 def _check_free(final: str, overwrite: bool) -> None:

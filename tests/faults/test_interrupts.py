@@ -14,6 +14,8 @@ import pytest
 
 import sparrow as sp
 import sparrow.testing
+from sparrow.storage import creation
+from sparrow.storage.fs import failures, local, syscalls
 from sparrow.storage.fs.failures import repeat_cut
 from sparrow.storage.fs.syscalls import remove_tree
 
@@ -177,3 +179,41 @@ def test_interrupt_while_a_folder_is_closed(
         patch.setattr(os, "close", close_and_interrupt)
         with pytest.raises(KeyboardInterrupt):
             remove_tree(str(tmp_path / "a"), ignore_errors)
+
+
+INTERRUPTED_FILES = {module.__file__ for module in (creation, failures, local, syscalls)}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that Python closes later
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_interrupt_of_any_call_leaves_nothing_hidden(overwrite: bool, tmp_path: Path) -> None:
+    A = tensor(1)
+    A.save(tmp_path / "warm")
+    for number in itertools.count(1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if overwrite:
+            tensor(0).save(folder / "t")
+        calls = 0
+
+        def trace(frame: Any, event: str, arg: Any, number: int = number) -> None:
+            nonlocal calls
+            calls += event == "call" and frame.f_code.co_filename in INTERRUPTED_FILES
+            if calls == number:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            A.save(folder / "t", overwrite=overwrite)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        assert hidden(folder) == [], number
+        if (folder / "t").exists():
+            assert sp.open(folder / "t").verify() == []
+        if calls < number:
+            break
+    assert number > 30

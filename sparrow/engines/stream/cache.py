@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +17,7 @@ from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block
 from sparrow.relations.protocol import ArrowSource, Chunk, ParquetSource, Relation, ScanStats
 from sparrow.runtime import memory
+from sparrow.runtime.once import Once
 
 if TYPE_CHECKING:
     from sparrow.core.schema import Schema
@@ -169,30 +169,29 @@ class Cache:
     def __init__(self, budget: int) -> None:
         self._budget = budget
         self._room = memory.reserve(0, "chunks that several operators read")
-        self._blocks: OrderedDict[Hashable, Future[Block]] = OrderedDict()
+        self._blocks: OrderedDict[Hashable, Once[Block]] = OrderedDict()
+        self._sizes: dict[Hashable, int] = {}
+        """Bytes of the blocks that are computed."""
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Block]) -> Block:
-        """Return the block of a key; the first thread that asks computes it."""
+        """Return the block of a key; the first thread that asks computes it.
+
+        If that fails or is interrupted, the next one tries again.
+        """
         with self._lock:
-            future = self._blocks.get(key)
-            mine = future is None
-            if future is None:
-                future = self._blocks[key] = Future()
+            once = self._blocks.get(key)
+            if once is None:
+                once = self._blocks[key] = Once(make)
             else:
                 self._blocks.move_to_end(key)
-        if not mine:
-            return future.result()
-        try:
-            block = make()
-        except BaseException as error:
+            is_counted = key in self._sizes
+        block = once()
+        if not is_counted:
             with self._lock:
-                del self._blocks[key]
-            future.set_exception(error)
-            raise
-        future.set_result(block)
-        with self._lock:
-            self._evict(self._room.nbytes + block.nbytes)
+                if self._blocks.get(key) is once and key not in self._sizes:
+                    self._sizes[key] = block.nbytes
+                    self._evict(self._room.nbytes + block.nbytes)
         return block
 
     def _evict(self, nbytes: int) -> None:
@@ -201,12 +200,12 @@ class Cache:
         It looks only at blocks that it drops, and at those that are being computed.
         """
         oldest = []
-        for key, future in self._blocks.items():
+        for key in self._blocks:
             if nbytes <= self._budget:
                 break
-            if future.done():
+            if key in self._sizes:
                 oldest.append(key)
-                nbytes -= future.result().nbytes
+                nbytes -= self._sizes[key]
         for key in oldest:
-            del self._blocks[key]
+            del self._blocks[key], self._sizes[key]
         self._room.resize(nbytes)

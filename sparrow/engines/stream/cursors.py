@@ -7,7 +7,6 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from functools import partial
 
 import numpy as np
@@ -133,7 +132,7 @@ class ChunkCursor:
         self._chunks = scan.relation.chunks(box)
         self._low = [chunk.low[0] for chunk in self._chunks]
         self._high = [chunk.high[0] for chunk in self._chunks]
-        self._cached: OrderedDict[int, Future[Block]] = OrderedDict()
+        self._cached: OrderedDict[int, Once[Block]] = OrderedDict()
         self._unread: dict[int, int] = {}
         """Rows of each cached chunk that were not read yet."""
         self._threads = settings.current().threads + 2
@@ -168,20 +167,13 @@ class ChunkCursor:
 
     def _decode(self, at: int) -> Block:
         with self._lock:
-            future = self._cached.get(at)
-            is_first = future is None
-            if future is None:
-                future = self._cached[at] = Future()
+            once = self._cached.get(at)
+            if once is None:
+                once = self._cached[at] = Once(partial(self._scan.relation.read, self._chunks[at]))
                 self._unread[at] = self._num_rows(at, *self._bounds)
                 if len(self._cached) > self._capacity:
                     del self._unread[self._cached.popitem(last=False)[0]]
-        if is_first:
-            try:
-                future.set_result(self._scan.relation.read(self._chunks[at]))
-            except BaseException as error:
-                future.set_exception(error)
-                raise
-        return future.result()
+        return once()
 
 
 class SortedCursor:

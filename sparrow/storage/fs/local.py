@@ -285,12 +285,12 @@ class LocalFileSystem:
         """Create a hidden folder beside ``path`` with the process id in its name."""
         parent, name = os.path.split(path)
         staged = _new_partial(parent, name, _missing_folders(parent))
-        with _Raising("write", parent):
-            try:
+        try:
+            with _Raising("write", parent):
                 _make_staged(staged)
-            except BaseException:
-                _delete_partial(staged)
-                raise
+        except BaseException:
+            _delete_partial(staged)
+            raise
         return staged
 
     def keep_folder(self, path: str) -> AbstractContextManager[None]:
