@@ -1033,3 +1033,52 @@ def test_planning_reads_labels_only() -> None:
     a, b = make_labelled([1, 2], user=["ann", "bob"]), make_labelled([1, 2], user=["bob", "eve"])
     with on("relations.read", lambda rows: pytest.fail("elements were read")):
         assert (a + b).shape == (3,)
+
+
+CROSSED = sp.from_coords(
+    [[0, 1, 2], [1, 0, 1]], [1.0, 2.0, 3.0], dims=("u", "f"), labels={"u": ["a", "b", "c"], "f": ["x", "y"]}
+)
+
+
+@pytest.mark.parametrize("place", ["memory", "stored", "lazy"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        np.ix_([2, 1, 0], [0, 1]),
+        np.ix_([True, False, True], [1, 0]),
+        (np.array([2, 0])[:, None], np.array([0, 1])),
+        (np.array([[2], [0]]), [1]),
+        np.ix_([0, 2], [1]),
+    ],
+)
+def test_crossed_lists_keep_names_and_labels(key: Any, place: str, tmp_path: Path) -> None:
+    A = CROSSED.save(tmp_path / "A") if place == "stored" else CROSSED * 1 if place == "lazy" else CROSSED
+    found = A[key]
+    rows, columns = (np.broadcast_to(part, np.broadcast_shapes(*map(np.shape, key))) for part in key)
+    assert found.dims == ("u", "f")
+    assert found.labels(0).to_pylist() == [["a", "b", "c"][k] for k in rows[:, 0]]
+    assert found.labels(1).to_pylist() == [["x", "y"][k] for k in columns[0]]
+    dense = CROSSED.to_numpy()
+    np.testing.assert_array_equal(found.to_numpy(), dense[key])
+    picked = np.zeros_like(dense)
+    picked[key] = dense[key]
+    np.testing.assert_array_equal((A + found).to_numpy(), dense + picked)  # by label, not by position
+
+
+@pytest.mark.parametrize("place", ["memory", "stored", "listed", "masked", "reversed"])
+def test_labels_of_any_slice_are_those_of_its_elements(place: str, tmp_path: Path) -> None:
+    A: Any = sp.from_coords([[0, 1, 2, 3]], [1.0, 2, 3, 4], dims=("w",), labels={"w": list("abcd")})
+    base = {
+        "memory": lambda: A,
+        "stored": lambda: A.save(tmp_path / "A"),
+        "listed": lambda: A[[3, 0, 1, 2]],
+        "masked": lambda: A[A > 1],
+        "reversed": lambda: A[::-1],
+    }[place]()
+    names, values = np.array(base.labels(0).to_pylist()), base.to_numpy()
+    ends = (None, -9, -5, -3, -2, 0, 1, 3, 9)
+    for key in (slice(start, stop, step) for start in ends for stop in ends for step in (1, -1, 2, -2, -5)):
+        found = base[key]
+        assert found.labels(0).to_pylist() == names[key].tolist()
+        np.testing.assert_array_equal(found.to_numpy(), values[key])
+    assert base[-5:-2:-1].save(tmp_path / "empty").shape == values[-5:-2:-1].shape

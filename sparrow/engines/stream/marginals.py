@@ -1,7 +1,8 @@
 """Sums of a product of matrices along its axes, without forming it.
 
-``(A @ B).sum(axis=1)`` is ``A @ (B @ ones)``. Integers modulo 2^64 are exact, floats agree to rounding. If the sums are
-not finite, or the values are so large that elements of the product may overflow and cancel, the product is formed.
+``(A @ B).sum(axis=1)`` is ``A @ (B @ ones)``. Integers modulo 2^64 are exact, floats agree to rounding. If NaN,
+infinity or an overflow shows in the sums, the product is formed after all. Elements of the product that overflow but
+cancel in the sums do not show: the sum is then that of unbounded numbers.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ from numpy.typing import NDArray
 
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.dense import matmul_dense
-from sparrow.engines.stream.scan_reader import map_blocks
 from sparrow.engines.stream.tuning import tuning
-from sparrow.kernels.coo import Block
 from sparrow.plan import Contraction, MatrixForm, Reduce, Scan
 from sparrow.runtime.once import Once
 
@@ -53,22 +52,7 @@ def _sum_product(product: Contraction, scans: Sequence[Scan], kept: tuple[int, .
             out = _sum_operand(product, scans, 1 - first, out)
         else:
             out = np.add.reduce(out * _sum_operand(product, scans, 1 - first, None), keepdims=True, dtype=dtype)
-    if out.dtype.kind in "iu":
-        return out
-    return out if bool(np.isfinite(out).all()) and not _may_overflow(product, scans) else None
-
-
-def _may_overflow(product: Contraction, scans: Sequence[Scan]) -> bool:
-    """Return whether elements of the product may exceed its dtype, by the largest values of the operands."""
-    largest = [max(map_blocks(scan, _largest_magnitude, axes=()), default=0.0) for scan in scans]
-    length = max(n for scan in scans for n in scan.schema.shape)
-    return not largest[0] * largest[1] * length < float(np.finfo(product.schema.dtype).max)
-
-
-def _largest_magnitude(block: Block) -> float:
-    """Return the largest magnitude of the values."""
-    with np.errstate(over="ignore"):
-        return float(np.abs(block.values).max())
+    return out if out.dtype.kind in "iu" or bool(np.isfinite(out).all()) else None
 
 
 def _sum_operand(product: Contraction, scans: Sequence[Scan], which: int, weights: NDArray[Any] | None) -> NDArray[Any]:
