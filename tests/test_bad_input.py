@@ -99,7 +99,7 @@ CASES: list[tuple[str, type[Exception], list[str]]] = [
     ("float(A)", ValueError, ["(3, 4)"]),
     ("bool(A)", ValueError, ["(3, 4)"]),
     ("np.sum(A, out='x')", TypeError, ["out=", "str"]),
-    ("np.gradient(A)", TypeError, ["np.gradient"]),
+    ("np.unwrap(A)", TypeError, ["np.unwrap"]),
     ("sp.linalg.cg(S, None)", TypeError, ["b=None", "numbers"]),
     ("sp.linalg.cg('x', [1, 2])", TypeError, ["cg", "numbers"]),
     ("sp.linalg.cg(S, [1, 2], x0='x')", TypeError, ["x0='x'"]),
@@ -229,7 +229,10 @@ def test_axes(call: str) -> None:
     assert isinstance(catch_error(call.format("1.5")), TypeError)
 
 
-@pytest.mark.parametrize(("call", "thing"), list(itertools.product(NO_TENSOR, [None, "text", {}, object()])))
+@pytest.mark.parametrize(
+    ("call", "thing"),
+    [each for each in itertools.product(NO_TENSOR, [None, "text", {}, object()]) if each != ("A == x", None)],
+)
 def test_what_is_no_tensor(call: str, thing: Any) -> None:
     assert isinstance(catch_error(call, x=thing), TypeError | ValueError)
 

@@ -612,8 +612,10 @@ CALLS: dict[str, list[Call]] = {
     "np.dstack": [call(lambda a, b: np.dstack([a, b]), "ui", "ui")],
     "np.einsum": [call(lambda a, b: np.einsum("ui,ik->uk", a, b), "ui", "ik")],
     "np.extract": [call(np.extract, "ui?", "ui", vary=(0,)), call(np.extract, "u?", "u", vary=(0,))],
+    "np.gradient": [call(lambda a, x: np.gradient(a, x, axis=0), "uk", "u>")],
     "np.hstack": [call(lambda a, b: np.hstack([a, b]), "ui", "uj")],
     "np.inner": [call(np.inner, "ui", "ki")],
+    "np.insert": [call(lambda a, v: np.insert(a, 1, v, axis=0), "ui", "i")],
     "np.interp": [call(np.interp, "u", "k>", "k", vary=(2,))],
     "np.isclose": [call(np.isclose, "ui", "ui")],
     "np.matvec": [call(np.matvec, "ui", "i")],
@@ -623,6 +625,7 @@ CALLS: dict[str, list[Call]] = {
     "np.stack": [call(lambda a, b: np.stack([a, b]), "ui", "ui")],
     "np.take_along_axis": [call(lambda a, at: np.take_along_axis(a, at, 1), "uk", "ui#")],
     "np.tensordot": [call(lambda a, b: np.tensordot(a, b, 1), "ui", "ik")],
+    "np.trapezoid": [call(lambda y, x: np.trapezoid(y, x, axis=0), "uk", "u>")],
     "np.vdot": [call(np.vdot, "u", "u")],
     "np.vecdot": [call(np.vecdot, "ui", "ui")],
     "np.matmul": [call(np.matmul, "ui", "ik")],
@@ -654,7 +657,7 @@ ALONE: dict[str, str] = {
             np.cumulative_sum np.diag np.diagflat np.diagonal np.dsplit np.empty_like np.expand_dims np.fft.fft
             np.fft.fft2 np.fft.fftn np.fft.fftshift np.fft.hfft np.fft.ifft np.fft.ifft2 np.fft.ifftn
             np.fft.ifftshift np.fft.ihfft np.fft.irfft np.fft.irfft2 np.fft.irfftn np.fft.rfft np.fft.rfft2
-            np.fft.rfftn np.fix np.flatnonzero np.flip np.fliplr np.flipud np.full_like np.hsplit np.imag
+            np.fft.rfftn np.fix np.flatnonzero np.flip np.fliplr np.flipud np.full_like np.hsplit np.i0 np.imag
             np.iscomplex np.iscomplexobj np.isneginf np.isposinf np.isreal np.isrealobj np.linalg.cholesky
             np.linalg.cond np.linalg.det np.linalg.diagonal np.linalg.eig np.linalg.eigh np.linalg.eigvals
             np.linalg.eigvalsh np.linalg.inv np.linalg.matrix_norm np.linalg.matrix_power np.linalg.matrix_rank
@@ -663,13 +666,14 @@ ALONE: dict[str, str] = {
             np.median np.nanmedian np.nanpercentile np.nanquantile np.moveaxis np.nan_to_num np.nanargmax
             np.nanargmin np.nancumprod np.nancumsum np.ndim np.nonzero np.ones_like np.pad np.percentile np.ptp
             np.quantile np.ravel np.real np.reshape np.result_type np.roll np.rollaxis np.rot90 np.round np.shape
-            np.size np.sort np.split np.squeeze np.swapaxes np.tile np.trace np.transpose np.tril np.triu np.unique
-            np.unique_all np.unique_counts np.unique_inverse np.unique_values np.unstack np.vsplit np.zeros_like
+            np.sinc np.size np.sort np.split np.squeeze np.swapaxes np.tile np.trace np.transpose np.tril np.triu
+            np.unique np.unique_all np.unique_counts np.unique_inverse np.unique_values np.unstack np.vsplit
+            np.zeros_like
         """,
         "operands do not meet: each keeps its own axes, or results are separate": """
-            sp.broadcast_arrays sp.compute sp.kron sp.meshgrid linalg.outer np.broadcast_arrays np.kron
-            np.linalg.outer np.meshgrid np.outer sp.einsum_path np.einsum_path np.may_share_memory np.shares_memory
-            sp.Bundle
+            sp.broadcast_arrays sp.compute sp.kron sp.meshgrid linalg.outer np.broadcast_arrays np.kron np.ediff1d
+            np.linalg.outer np.meshgrid np.outer np.polyval sp.einsum_path np.einsum_path np.may_share_memory
+            np.shares_memory sp.Bundle
         """,
         "the other argument is a set of values or positions, or edges of bins, of any order": """
             sp.isin sp.searchsorted sp.take sp.Tensor.sel sp.Tensor.take np.isin np.intersect1d np.setdiff1d

@@ -228,7 +228,7 @@ def test_every_format_round_trips(home: str, tmp_path: Path) -> None:
         assert found.format in ("mtx", "tns", "npy", "webgraph", "h5ad", "binsparse")
         back = read(f"{home}/raw/{name}", f"{home}/{found.format}")
         assert np.argwhere(back.to_numpy()).tolist() == np.argwhere(links.to_numpy()).tolist()
-    with pytest.raises(errors.IngestError, match="this is a folder: pass its files"):
+    with pytest.raises(errors.IngestError, match="this is a folder: pass one of its files"):
         sp.ingest.edges(f"{home}/raw", f"{home}/no")
     with pytest.raises(errors.UnsupportedError, match="written to a local folder"):
         sp.export(links, f"{home}/shards", format="alx")
