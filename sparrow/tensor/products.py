@@ -86,7 +86,9 @@ def matmul(
     Returns
     -------
     Tensor, ndarray or scalar
-        Of shape (..., M, N), (..., M), (..., N) or (); a result without dimensions is computed at once.
+        Of shape (..., M, N), (..., M), (..., N) or (); a result without dimensions is computed at once. Dimensions keep
+        their names, but are ``d0, d1, ...`` where two would have the same one, as in ``N.T @ N``; ``rename`` names
+        them.
 
     Raises
     ------

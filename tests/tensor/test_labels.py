@@ -1082,3 +1082,12 @@ def test_labels_of_any_slice_are_those_of_its_elements(place: str, tmp_path: Pat
         assert found.labels(0).to_pylist() == names[key].tolist()
         np.testing.assert_array_equal(found.to_numpy(), values[key])
     assert base[-5:-2:-1].save(tmp_path / "empty").shape == values[-5:-2:-1].shape
+
+
+def test_product_with_itself_has_default_names_and_labels() -> None:
+    gram = CROSSED.T @ CROSSED
+    assert gram.dims == ("d0", "d1")
+    assert [gram.labels(axis).to_pylist() for axis in (0, 1)] == [["x", "y"]] * 2
+    assert (gram + gram.T == 2 * gram).all()  # by position, which names would forbid
+    named = gram.rename(d0="film", d1="other")
+    assert sp.sql("select other, value from G where film = 'x'", G=named).fetchall() == [("x", 4.0)]
