@@ -6,6 +6,7 @@ however deep calls nest, and no worker ever waits for another.
 
 from __future__ import annotations
 
+import _thread as _thread_module
 import os
 import threading
 from collections import deque
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
@@ -115,6 +117,27 @@ def worker_local() -> SimpleNamespace:
     return own
 
 
+def _call_elsewhere(work: Callable[[], R]) -> R:
+    """Return the result of a call on another thread, started without locks of Python."""
+    found: list[R] = []
+    failed: list[BaseException] = []
+    ended = _thread_module.allocate_lock()
+    ended.acquire()
+
+    def call() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+        ended.release()
+
+    _thread_module.start_new_thread(call, ())
+    ended.acquire()
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
 class Pool(ThreadPoolExecutor):
     """Thread pool that survives Ctrl-C while it starts a thread."""
 
@@ -124,11 +147,15 @@ class Pool(ThreadPoolExecutor):
     def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         """Submit a call and return its future.
 
-        Ctrl-C while a thread starts leaves a thread that the executor does not know and never joins; the pool is
-        therefore shut down after its pending work.
+        Ctrl-C while a thread starts would leave one that waits for the locks of its start, and the process with it when
+        it exits. So the main thread, where Python raises it, lets another one start threads. Ctrl-C while it waits for
+        that shuts the pool down after its pending work.
         """
+        submit = partial(super().submit, work, *args, **kwargs)
         try:
-            return super().submit(work, *args, **kwargs)
+            if len(self._threads) < self._max_workers and threading.current_thread() is threading.main_thread():
+                return _call_elsewhere(submit)
+            return submit()
         except KeyboardInterrupt:
             self.is_shut_down = True
             self.shutdown(wait=False)

@@ -332,6 +332,25 @@ def test_ctrl_c_during_thread_start(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(ordered_map(str, range(5), 2)) == list("01234")
 
 
+@pytest.mark.usefixtures("fresh_pool")
+def test_the_main_thread_starts_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    starters: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def record(thread: threading.Thread) -> None:
+        starters.append(threading.current_thread())
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", record)
+        assert list(ordered_map(str, range(50), 3)) == [str(k) for k in range(50)]
+        pool = thread_pool.BackgroundThread("background")
+        assert pool.submit(lambda: settings.current().threads).result() == settings.current().threads
+        pool.shutdown()
+    assert starters
+    assert threading.main_thread() not in starters  # Python raises Ctrl-C there, amid the locks of a start
+
+
 FORK = """
 import os, threading
 from sparrow.runtime.thread_pool import ordered_map
