@@ -120,8 +120,9 @@ class ScratchPool:
         self._free.append(pages)
 
     def __del__(self) -> None:
-        while self._free:
-            _recycle(self._free.pop())
+        free = getattr(self, "_free", ())  # there is none if Ctrl-C came before
+        while free:
+            _recycle(free.pop())
 
 
 class _Pages:

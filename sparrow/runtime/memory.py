@@ -227,8 +227,9 @@ class Reservation:
         self.release()
 
     def __del__(self) -> None:
-        if self.nbytes:  # finalizers run in any thread, so they must not take the lock
-            self._ledger.collected.append(self.nbytes)
+        nbytes = getattr(self, "nbytes", 0)  # there is none if Ctrl-C came before
+        if nbytes:  # finalizers run in any thread, so they must not take the lock
+            self._ledger.collected.append(nbytes)
 
 
 class _Ledger:

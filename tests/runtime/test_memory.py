@@ -208,3 +208,9 @@ with config(memory_limit=10**6), memory.reserve(600_000, "the parent's") as room
 def test_forked_child_has_its_own_account() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", [memory.Reservation, buffer_pool.ScratchPool])
+def test_objects_that_were_never_made_are_collected(kind: Any) -> None:
+    one = kind.__new__(kind)  # as if Ctrl-C had come before __init__
+    del one  # pytest fails on errors of __del__
