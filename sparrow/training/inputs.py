@@ -174,7 +174,7 @@ class WindowReader:
         events.emit("training.read_window")
         count = len(window.partitions)
         task = f"a window of {count} partitions of rows" if count > 1 else "a partition of rows"
-        reservation = memory.reserve(0, task, "read fewer rows ahead with prefetch=0")
+        reservation = memory.reserve(0, task, "pass shuffle=False, or prefetch=0 to batches")
         order, inputs = window.permutation(), {}
         for name, cursor, is_private, dtype in self._inputs:
 
