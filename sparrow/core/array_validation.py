@@ -280,6 +280,9 @@ def check_scipy_array(array: Any) -> None:
             lines, across = lines // data.shape[1], across // data.shape[2]
         elif data.ndim != 1:
             raise ShapeError(f"data must be 1-D, got shape {data.shape}")
+        for name in ("indices", "indptr"):  # SciPy fails on others even if they are empty
+            if (dtype := np.asarray(getattr(array, name)).dtype).kind not in "iu":
+                raise UnsupportedError(f"{name} must be integers, got {dtype}")
         check_compressed(
             data, as_index("indices", array.indices), as_index("indptr", array.indptr), lines, across, line
         )
