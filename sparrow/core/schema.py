@@ -222,7 +222,7 @@ class Schema:
     """NumPy scalar of the dtype."""
     stype: str = "coo"
     is_array: bool = False
-    """Whether it is that of a NumPy array, without absent elements or a fill value."""
+    """True if it is that of a NumPy array, without absent elements or a fill value."""
 
     def __post_init__(self) -> None:
         shape = check_shape(self.shape)
@@ -247,7 +247,7 @@ class Schema:
 
     @property
     def has_zero_fill(self) -> bool:
-        """Whether the fill value is 0."""
+        """True if the fill value is 0."""
         return bool(self.fill_value == 0)
 
     @property

@@ -67,7 +67,7 @@ class Inference:
 
     stype: str
     fallback: bool = False
-    """Whether the type is ``dense`` because no rule applies."""
+    """True if the type is ``dense`` because no rule applies."""
 
 
 _KNOWN = {stype: Inference(stype) for stype in STORAGE_TYPES}

@@ -27,7 +27,7 @@ class DensityMap:
     extent: tuple[int, int]
     """The sizes of the two axes."""
     sampled: bool
-    """Whether only some of the row groups were read."""
+    """True if only some of the row groups were read."""
 
 
 def density(scan: Scan, axes: tuple[int, int], bins: int, sample: bool) -> DensityMap:

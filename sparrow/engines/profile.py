@@ -122,7 +122,7 @@ class OperatorProfile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was recorded."""
+        """True if nothing was recorded."""
         return not any(self.to_dict().values())
 
     def to_dict(self) -> dict[str, Any]:

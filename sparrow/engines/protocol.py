@@ -28,7 +28,7 @@ class Engine(Protocol):
     name: str
     """Value of ``engine=``."""
     reads_chunks: bool
-    """Whether it reads relations by chunks in this process, so that reads can be profiled."""
+    """True if it reads relations by chunks in this process, so that reads can be profiled."""
 
     max_operands: int | None
     """Tensors of a contraction: 2 if more are multiplied two at a time, None if it orders any number itself."""

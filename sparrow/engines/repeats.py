@@ -327,7 +327,7 @@ class RepeatedProducts:
 
     @property
     def is_persisted(self) -> bool:
-        """Whether rows of a view are persisted."""
+        """True if rows of a view are persisted."""
         return any(product.rows is not None for product in list(self._products.values()))
 
     @property

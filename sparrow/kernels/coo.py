@@ -120,7 +120,7 @@ class RowIndex:
 
     @property
     def saves_memory(self) -> bool:
-        """Whether rows are long enough for pointers to take less memory than coordinates."""
+        """True if rows are long enough for pointers to take less memory than coordinates."""
         return tuning().csr_min_row_elements * len(self.pointers) <= self.count
 
     def write(self, arrays: Sequence[NDArray[Any]], start: int) -> None:

@@ -39,9 +39,9 @@ class Fold(ABC):
     """Mergeable aggregate state of groups."""
 
     needs_positions = False
-    """Whether elements must come with their positions in the group, ascending."""
+    """True if elements must come with their positions in the group, ascending."""
     scatters = True
-    """Whether groups may be the elements of dense arrays."""
+    """True if groups may be the elements of dense arrays."""
 
     @abstractmethod
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
@@ -121,7 +121,7 @@ class MomentsFold(Fold):
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
-        """Whether groups may be the elements of dense arrays."""
+        """True if groups may be the elements of dense arrays."""
         return self.dtype.kind == "f"
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
@@ -175,7 +175,7 @@ class ExtremumFold(Fold):
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
-        """Whether groups may be the elements of dense arrays."""
+        """True if groups may be the elements of dense arrays."""
         return self.dtype.kind != "c"
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
@@ -253,12 +253,12 @@ class MappedFold(Fold):
 
     @property
     def needs_positions(self) -> bool:  # type: ignore[override]
-        """Whether elements must come with their positions in the group."""
+        """True if elements must come with their positions in the group."""
         return self.fold.needs_positions
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
-        """Whether groups may be the elements of dense arrays."""
+        """True if groups may be the elements of dense arrays."""
         return self.fold.scatters
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
@@ -289,7 +289,7 @@ class NanMomentsFold(Fold):
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
-        """Whether groups may be the elements of dense arrays."""
+        """True if groups may be the elements of dense arrays."""
         return MomentsFold(self.dtype).scatters
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:

@@ -45,7 +45,7 @@ class _Derived:
     rated: Pattern | None = None
     """Items that each row has rated."""
     has_read_rows: bool = False
-    """Whether some rows were read without keeping the pattern."""
+    """True if some rows were read without keeping the pattern."""
 
 
 class ALS(Parameters, Recommender):

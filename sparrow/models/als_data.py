@@ -220,9 +220,9 @@ class SparseRatings:
     count: int
     """Number of ratings."""
     weighted: bool
-    """Whether a value differs from 1."""
+    """True if a value differs from 1."""
     in_memory: bool
-    """Whether the ratings are kept in memory."""
+    """True if the ratings are kept in memory."""
     nbytes: int
     """Memory of the ratings in both orders, or of the buffers."""
     digest: str

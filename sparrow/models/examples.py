@@ -38,7 +38,7 @@ class FeatureMatrix:
     """Tensor or array."""
     shape: tuple[int, int]
     dense: bool
-    """Whether the width is exact; a sparse input may lack trailing columns without stored elements."""
+    """True if the width is exact; a sparse input may lack trailing columns without stored elements."""
     names: NDArray[Any] | None
     """Feature names, or None."""
     dim: str

@@ -109,7 +109,7 @@ class Optimizer(ABC):
 
     @property
     def is_local(self) -> bool:
-        """Whether weights with gradient 0 stay unchanged, so that lazy is standard."""
+        """True if weights with gradient 0 stay unchanged, so that lazy is standard."""
         return False
 
     def rate(self, step: int) -> float:

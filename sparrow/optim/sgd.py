@@ -68,7 +68,7 @@ class SGD(Optimizer):
 
     @property
     def is_local(self) -> bool:
-        """Whether weights with gradient 0 stay unchanged."""
+        """True if weights with gradient 0 stay unchanged."""
         return not (self.momentum or self.weight_decay or self.l1)
 
     def _constants(self) -> tuple[float, float, float]:

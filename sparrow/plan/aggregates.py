@@ -49,7 +49,7 @@ class GroupCounts:
     """Elements of each group, absent ones included; may exceed 2^63."""
     fill: Any
     stored: bool
-    """Whether only stored elements take part."""
+    """True if only stored elements take part."""
 
     @property
     def count(self) -> NDArray[np.int64]:
@@ -131,7 +131,7 @@ class _Values:
 
     @property
     def may_be_nan(self) -> bool:
-        """Whether NaN can occur."""
+        """True if NaN can occur."""
         return self.dtype.kind in "fc"
 
     def prepare(self, then: Callable[[_Array], _Array] | None = None) -> Callable[[_Array], _Array] | None:
@@ -378,7 +378,7 @@ def _worst_value(dtype: np.dtype[Any], largest: bool) -> Any:
 
 
 class AnyOf(Reduction):
-    """Whether an element differs from 0."""
+    """Truth of an element that differs from 0."""
 
     needs_counts = False
 
@@ -393,7 +393,7 @@ class AnyOf(Reduction):
 
 
 class AllOf(Reduction):
-    """Whether all elements differ from 0."""
+    """Truth of all elements differing from 0."""
 
     def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
         _check_options("all", options)

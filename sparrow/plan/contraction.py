@@ -361,7 +361,7 @@ class MatrixForm:
     array: NDArray[Any]
     """It has one or two axes, the contracted one first."""
     transposed: bool
-    """Whether the result is the transpose of the product."""
+    """True if the result is the transpose of the product."""
 
 
 def matrix_form(node: Contraction) -> MatrixForm | None:

@@ -59,11 +59,11 @@ class Node:
 
     schema: Schema
     splits_into_slices: ClassVar[bool] = False
-    """Whether a slice along the leading axis is a node of the same kind on slices of the operands."""
+    """True if a slice along the leading axis is a node of the same kind on slices of the operands."""
 
     @property
     def is_dense(self) -> bool:
-        """Whether an engine returns the result as an array."""
+        """True if an engine returns the result as an array."""
         return self.schema.is_array
 
     @property
@@ -150,7 +150,7 @@ class Scan:
 
     @property
     def is_stored(self) -> bool:
-        """Whether a stored tensor is read, from files, rather than memory or a node."""
+        """True if a stored tensor is read, from files, rather than memory or a node."""
         return not isinstance(self.source, Node) and self.source.version is not None
 
 
@@ -272,9 +272,9 @@ class Contraction(Node):
     mask: Scan | None = None
     """Scan of the shape of the result: only positions at which it has a stored element are computed; None for all."""
     complement: bool = False
-    """Whether only positions at which the mask has no stored element are computed."""
+    """True if only positions at which the mask has no stored element are computed."""
     keep_fill: bool = False
-    """Whether results that equal the fill are stored, for the contraction that takes them."""
+    """True if results that equal the fill are stored, for the contraction that takes them."""
     topk: int | None = None
     """Number of the largest elements that are kept along the last axis of the result; None for all."""
     score: Score | None = None
@@ -368,7 +368,7 @@ class Reduce(_Unary):
     axes: tuple[int | None, ...]
     """For each axis of the result the axis of the operand; None for a reduced one that is kept with length 1."""
     stored: bool
-    """Whether only stored elements take part."""
+    """True if only stored elements take part."""
     options: Mapping[str, Any]
     reduction: Reduction
     schema: Schema

@@ -36,7 +36,7 @@ _ORDERED = ("min", "max")
 
 @dataclass(frozen=True, slots=True)
 class NonzeroProduct:
-    """Whether the product of two numbers differs from 0: the operand of "or"."""
+    """Operand of "or": 1 where the product of two numbers differs from 0."""
 
     of: _Operation
 
@@ -112,18 +112,18 @@ class Semiring:
 
     @property
     def plain(self) -> bool:
-        """Whether it is plus and times: absent elements then count as 0."""
+        """True if it is plus and times: absent elements then count as 0."""
         ordinary = self.identity is None or self.identity == 0
         return self.add == "plus" and self.multiply == "times" and ordinary
 
     @property
     def reorderable(self) -> bool:
-        """Whether products of several tensors may be reordered."""
+        """True if products of several tensors may be reordered."""
         return self.associative and self.multiply not in ("first", "second")
 
     @property
     def mixes(self) -> bool:
-        """Whether products have the promoted dtype of both operands."""
+        """True if products have the promoted dtype of both operands."""
         return self.add != "or" and (callable(self.multiply) or self.multiply in ("times", "plus", "min", "max"))
 
 

@@ -42,7 +42,7 @@ class Chunk:
     ref: Any
     """Reference that its relation resolves; opaque to others."""
     is_exact: bool = True
-    """Whether ``rows`` is an exact count of elements."""
+    """True if ``rows`` is an exact count of elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class StoredColumn:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the stored column equals the logical one."""
+        """True if the stored column equals the logical one."""
         return len(self.stored) == 1 and self.kind == pa.from_numpy_dtype(self.dtype)
 
 
@@ -141,7 +141,7 @@ class Relation(Protocol):
 
     @property
     def has_exact_counts(self) -> bool:
-        """Whether the rows of chunks are exact counts of their elements."""
+        """True if the rows of chunks are exact counts of their elements."""
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
@@ -165,7 +165,7 @@ class Relation(Protocol):
 
     @property
     def is_small(self) -> bool:
-        """Whether all elements are one chunk, available without I/O."""
+        """True if all elements are one chunk, available without I/O."""
 
     def read_small(self) -> Block | None:
         """Return all elements in base order if :attr:`is_small`, else None.

@@ -66,7 +66,7 @@ class Settings:
     progress: bool | None
     """Whether to show progress bars; None shows them in terminals and notebooks."""
     deterministic: bool
-    """Whether float sums in SQL run on one thread, so that the same input gives the same bits."""
+    """True if float sums in SQL run on one thread, so that the same input gives the same bits."""
     engine: str
     """Default engine; ``"auto"`` chooses one per operation."""
     join: str
@@ -80,7 +80,7 @@ class Settings:
 
     @property
     def has_ample_memory(self) -> bool:
-        """Whether buffers and allocator caches are negligible."""
+        """True if buffers and allocator caches are negligible."""
         return self.memory_limit > tuning().ample_limit_bytes
 
     def show_progress(self) -> bool:
@@ -314,7 +314,7 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
             overrides["storage_options"] = dict(storage_options)
         self.overrides = overrides
         self.has_ended = False
-        """Whether the block ended in another context than it began in, where its scope remains."""
+        """True if the block ended in another context than it began in, where its scope remains."""
         self._token: Token[_Scope | None] | None = None
         self._before = outer = _skip_ended(_scope.get())
         self._plain_call: _Scope | None = None

@@ -56,7 +56,7 @@ class Run:
     samples: Keys
     """Every key whose position is a multiple of the sample stride."""
     ascending: bool
-    """Whether the rows arrived in strictly ascending order."""
+    """True if the rows arrived in strictly ascending order."""
     last: tuple[int, ...]
     """Coordinates of the last row."""
     minor: tuple[int, int] | None = None

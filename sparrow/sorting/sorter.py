@@ -46,7 +46,7 @@ class _Range(NamedTuple):
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     is_single: bool
-    """Whether all rows have the same key."""
+    """True if all rows have the same key."""
 
 
 class Sorter:

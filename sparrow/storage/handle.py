@@ -131,7 +131,7 @@ class StoredHandle:
 
     @property
     def read_only(self) -> bool:
-        """Whether it was opened at a version."""
+        """True if it was opened at a version."""
         return self._read_only
 
     def _check_not_replaced(self) -> None:

@@ -166,7 +166,7 @@ class Base:
 
     @property
     def _is_lazy(self) -> bool:
-        """Whether this is a view of an expression."""
+        """True if this is a view of an expression."""
         return isinstance(self._source, Node)
 
 

@@ -414,6 +414,17 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         next(iter(sp.batches(X, batch_size=500, shuffle=True)))
 
 
+def test_error_of_large_windows_suggests_order(tmp_path: Path) -> None:
+    X = sp.random((40_000, 1000), nnz=1_600_000, seed=1).save(tmp_path / "x.sparrow")
+    y = np.ones(40_000)
+    with sp.config(memory_limit=15_000_000):
+        with pytest.raises(TooLargeError, match=r"pass shuffle=False"):
+            sp.models.LinearRegression(epochs=1).fit(X, y)
+        assert sp.models.LinearRegression(epochs=1, shuffle=False, batch_size=500).fit(X, y).predict(X[:5]).shape == (
+            5,
+        )
+
+
 def test_break_releases_memory(tmp_path: Path, small_partitions: None) -> None:
     X = save_tensor(tmp_path / "x.sparrow", np.ones((400, 4)))
     for _ in range(5):

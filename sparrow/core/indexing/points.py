@@ -55,7 +55,7 @@ class Points:
 
     @cached_property
     def _is_ascending(self) -> bool:
-        """Whether the points strictly ascend in one dimension, as those of a mask."""
+        """True if the points strictly ascend in one dimension, as those of a mask."""
         if len(self.coords) != 1:
             return False
         column = self.coords[0].reshape(-1)

@@ -133,7 +133,7 @@ class View:
 
     @_cached_attribute
     def is_identity(self) -> bool:
-        """Whether the view equals its base."""
+        """Return whether the view equals its base."""
         return not self.fixed and not self.points and self.axes == _identity(self.base_shape).axes
 
     @_cached_attribute
@@ -149,7 +149,7 @@ class View:
 
     @property
     def is_permutation(self) -> bool:
-        """Whether the view is its base with axes permuted."""
+        """True if the view is its base with axes permuted."""
         return self.sliced_dims == frozenset() and len(self.axes) == len(self.base_shape)
 
     @_cached_attribute

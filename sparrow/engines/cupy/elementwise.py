@@ -63,7 +63,7 @@ class _Broadcast:
         self._kept = [k for k, axis in enumerate(axes) if not isinstance(axis, NewAxis)]
         self.core = scan.then(scan.view.then(tuple(0 if isinstance(axis, NewAxis) else slice(None) for axis in axes)))
         self.in_tiles = not isinstance(axes[0], NewAxis)
-        """Whether a tile needs only rows between its bounds."""
+        """True if a tile needs only rows between its bounds."""
         self._held: list[DeviceCOO] = []
         self._lock = threading.Lock()
 

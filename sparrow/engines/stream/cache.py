@@ -59,7 +59,7 @@ class CachedRelation:
 
     @property
     def has_exact_counts(self) -> bool:
-        """Whether the rows of chunks are exact counts of their elements."""
+        """True if the rows of chunks are exact counts of their elements."""
         return self.is_small if self._is_computed else self._relation.has_exact_counts
 
     @property
@@ -76,7 +76,7 @@ class CachedRelation:
 
     @property
     def is_small(self) -> bool:
-        """Whether all elements of an operator are one block, which is computed."""
+        """True if all elements of an operator are one block, which is computed."""
         if self._is_small is None:
             is_small = self._is_computed and self._relation.is_small
             self._is_small = is_small and self._read_all().count <= tuning().partition_rows

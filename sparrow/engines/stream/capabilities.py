@@ -50,7 +50,7 @@ class SmallEvaluation:
     """
 
     is_fresh = True
-    """Whether ``evaluate`` returns arrays that share no memory with its inputs, in the dtypes of the schema."""
+    """True if ``evaluate`` returns arrays that share no memory with its inputs, in the dtypes of the schema."""
 
     def evaluate(self, *blocks: Block) -> Block:
         """Return all elements of the output, given those of each input."""

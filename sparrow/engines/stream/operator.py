@@ -137,7 +137,7 @@ class PhysicalOperator(CSRChunks):
 
     @property
     def is_small(self) -> bool:
-        """Whether all of it is one partition of small inputs, evaluated at once."""
+        """True if all of it is one partition of small inputs, evaluated at once."""
         if self._is_small is None:
             self._is_small = all(map(scan_reader.is_small, self.children)) and (
                 (isinstance(self, SmallEvaluation) and fits_one_partition(self.children)) or len(self.bounds) <= 2

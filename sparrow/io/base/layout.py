@@ -92,32 +92,32 @@ class ColumnLayout:
 
     @property
     def is_number(self) -> bool:
-        """Whether it may be a column of values."""
+        """True if it may be a column of values."""
         return self.kind in ("integer", "decimal", "boolean")
 
     @property
     def is_id(self) -> bool:
-        """Whether it may be a column of coordinates, dates aside."""
+        """True if it may be a column of coordinates, dates aside."""
         return self.kind in ("integer", "text")
 
     @property
     def is_date(self) -> bool:
-        """Whether it holds times or dates."""
+        """True if it holds times or dates."""
         return self.kind in ("time", "date")
 
     @property
     def is_negative(self) -> bool:
-        """Whether it holds integers, some below 0."""
+        """True if it holds integers, some below 0."""
         return self.kind == "integer" and any(token.startswith("-") for token in self.tokens)
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it holds integers that are no coordinates, being too large."""
+        """True if it holds integers that are no coordinates, being too large."""
         return self.kind == "integer" and any(float(token) >= 2**63 for token in self.tokens if token not in _NULLS)
 
     @property
     def is_key(self) -> bool:
-        """Whether it holds ids rather than values: integers, most of them different."""
+        """True if it holds ids rather than values: integers, most of them different."""
         if self.kind != "integer" or len(self.tokens) < 2:
             return False
         return max(abs(float(token)) for token in self.tokens if token not in _NULLS) > _LARGE_VALUE and (
@@ -146,11 +146,11 @@ class TextLayout:
     """Names in the first line, None if it holds data."""
     rows: Sequence[Sequence[str]]
     quoted: bool
-    """Whether fields are in quotes."""
+    """True if fields are in quotes."""
 
     @cached_property
     def has_decimal_commas(self) -> bool:
-        """Whether a column holds numbers such as 3,5."""
+        """True if a column holds numbers such as 3,5."""
         columns = [[row[k].strip() for row in self.rows] for k in range(len(self.rows[0]))] if self.rows else []
         return self.delimiter != "," and any(
             all(re.fullmatch(r"[-+]?\d+(,\d+)?", token) for token in column) and any("," in token for token in column)
@@ -248,7 +248,7 @@ class TextLayout:
 
     @cached_property
     def is_dense(self) -> bool:
-        """Whether lines may be rows of a dense matrix: decimals, and one id at most."""
+        """True if lines may be rows of a dense matrix: decimals, and one id at most."""
         kinds = [column.kind for column in self.columns]
         return kinds.count("decimal") > 1 and len(self._coordinates(range(len(kinds)))) < 2
 

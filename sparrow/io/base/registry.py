@@ -280,7 +280,7 @@ class Reader(_Options, ABC):
     profile: Annotated[Literal["fast", "small", "portable"], Option(shared_help("profile"))] = "fast"
 
     accepts_many: ClassVar[bool] = True
-    """Whether ``src`` may name more than one file."""
+    """True if ``src`` may name more than one file."""
     examples: ClassVar[str] = ""
     """Command lines, for ``--help``."""
     unit: ClassVar[str] = "elements"
@@ -348,9 +348,9 @@ class Writer(_Options, ABC):
     """File to create, ``"-"`` for standard output."""
 
     text: ClassVar[bool] = True
-    """Whether the format is text, which may be compressed as a whole."""
+    """True if the format is text, which may be compressed as a whole."""
     writes_labels: ClassVar[bool] = False
-    """Whether the format holds labels."""
+    """True if the format holds labels."""
 
     @abstractmethod
     def write(self) -> int:

@@ -76,7 +76,7 @@ class Report:
 
     @property
     def has_losses(self) -> bool:
-        """Whether something that was read is not stored as it was."""
+        """True if something that was read is not stored as it was."""
         return any(self.counts[name] for name in _LOSSES)
 
     def line(self, name: str) -> str:

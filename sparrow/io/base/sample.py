@@ -56,7 +56,7 @@ class Sample:
     text: str = ""
     """First whole lines, decompressed."""
     whole: bool = False
-    """Whether ``text`` is all of the file."""
+    """True if ``text`` is all of the file."""
     words: Sequence[str] = ()
     """All paths as given."""
     unpack: str | None = None

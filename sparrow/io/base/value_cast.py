@@ -28,7 +28,7 @@ class ValueCast:
 
     dtype: np.dtype[Any]
     declared: bool
-    """Whether the caller passed the dtype: integers that a float does not hold are then rounded and counted."""
+    """True if the caller passed the dtype: integers that a float does not hold are then rounded and counted."""
     report: Report
 
     def __call__(self, given: NDArray[Any]) -> tuple[NDArray[Any], int | None]:

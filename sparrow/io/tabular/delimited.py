@@ -68,7 +68,7 @@ class CsvOptions:
 
     @property
     def needs_separator(self) -> bool:
-        """Whether separators are replaced by :data:`_SEPARATOR` before parsing."""
+        """True if separators are replaced by :data:`_SEPARATOR` before parsing."""
         return self.delimiter is not None and (len(self.delimiter) > 1 or self.delimiter == " ")
 
 

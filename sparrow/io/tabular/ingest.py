@@ -50,7 +50,7 @@ class TableOptions(Protocol):
     members: tuple[str, ...] | None
     """Names of the tensors of a bundle."""
     mean: bool
-    """Whether values given for one element become their mean."""
+    """True if values given for one element become their mean."""
     given_dtype: np.dtype[Any] | None
     sizes: tuple[int | None, ...]
     relabelled: tuple[bool, ...]

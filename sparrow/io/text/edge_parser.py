@@ -108,10 +108,10 @@ class EdgeParser:
     comment: str | None
     """Prefix of comment lines, empty if there are none; None for ``#`` and ``%`` above the first edge."""
     of_vertices: bool
-    """Whether ids refer to a file of vertices."""
+    """True if ids refer to a file of vertices."""
     report: Report
     as_text: bool = False
-    """Whether ids are names."""
+    """True if ids are names."""
     weighted: int = -1
     """1 with weights, 0 without, -1 before the first edge."""
     nodes: int = 0

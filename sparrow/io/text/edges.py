@@ -258,7 +258,7 @@ class _Ingest:
     sizes: str | None = None
     """The first edge, if it may be a header of sizes."""
     _times: bool = False
-    """Whether the weights look like timestamps."""
+    """True if the weights look like timestamps."""
     _largest: tuple[int, int] = (-1, -1)
     """Largest id of each end."""
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -524,7 +524,7 @@ class _Ingest:
 
     @property
     def labels_alone(self) -> bool:
-        """Whether rows have several labels, and none a feature."""
+        """True if rows have several labels, and none a feature."""
         return self._several and self._largest < 0
 
     def finish(self) -> None:

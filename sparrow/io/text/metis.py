@@ -157,7 +157,7 @@ class _Head(NamedTuple):
     vertices: int
     edges: int
     weighted: bool
-    """Whether edges have weights."""
+    """True if edges have weights."""
     first: int
     """Number of sizes and weights of a vertex before its neighbors."""
 

@@ -78,13 +78,13 @@ class Parsed:
     largest: int
     """Largest index, -1 if there are no elements."""
     sorted: bool
-    """Whether indices ascend strictly within each row."""
+    """True if indices ascend strictly within each row."""
     zeros: int
     """Number of values that are 0."""
     several: bool
-    """Whether a row has several labels."""
+    """True if a row has several labels."""
     qid: bool
-    """Whether a row has a qid."""
+    """True if a row has a qid."""
     unlabelled: int
     """First row without a label, or -1."""
     at_limit: int

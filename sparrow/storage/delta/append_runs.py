@@ -48,7 +48,7 @@ class Part:
     high: Key
     rows: int
     run: bool
-    """Whether it belongs to an append run."""
+    """True if it belongs to an append run."""
     ref: Any
     """Location: path and number of a row group, or the block."""
 

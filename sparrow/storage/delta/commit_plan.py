@@ -63,13 +63,13 @@ class CommitPlan:
     write_set: WriteSet | None = None
     """Elements that are written, if the task did not know them."""
     is_written: bool = True
-    """Whether the added files are new, and deleted if the commit fails."""
+    """True if the added files are new, and deleted if the commit fails."""
     written_labels: WrittenLabels | None = None
     """Label files that are deleted if the commit fails."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to commit."""
+        """True if there is nothing to commit."""
         return (
             not self.added and not self.removed and self.shape is None and self.schema is None and self.labels is None
         )

@@ -69,7 +69,7 @@ class FileTable:
         self._is_own = bool(own.all())
         low, high = (bounds[own][:, self.order[:1]] for bounds in (self.low, self.high))
         self.overlaps = is_disjoint and bool((low[1:] < high[:-1]).any())
-        """Whether files of sparrow that must follow one another overlap."""
+        """True if files of sparrow that must follow one another overlap."""
         self._outside: tuple[Sequence[int], int | None] | None = None
         """Shape, and a file with coordinates outside of it."""
         self._footers: WeakValueDictionary[int, Footer] = WeakValueDictionary()

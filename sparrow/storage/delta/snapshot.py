@@ -99,7 +99,7 @@ class RowGroupRef:
     place: int = field(compare=False)
     progress: ScanProgress | None = field(compare=False)
     run: bool = False
-    """Whether the file belongs to an append run."""
+    """True if the file belongs to an append run."""
 
 
 def order_folder(path: str, order: Sequence[int]) -> str:
@@ -173,7 +173,7 @@ class Snapshot:
 
     @property
     def has_exact_counts(self) -> bool:
-        """Whether chunks are row groups with exact counts, without append runs."""
+        """True if chunks are row groups with exact counts, without append runs."""
         return not self.runs
 
     def set_tables(self, base: FileTable, runs: tuple[FileTable, ...]) -> None:

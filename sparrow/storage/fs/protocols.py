@@ -217,7 +217,7 @@ class FileSystem(Reader, Writer, Publisher, Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether every read is a request to another machine."""
+        """True if every read is a request to another machine."""
 
     @property
     def prefetcher(self) -> Prefetcher | None:

@@ -87,9 +87,9 @@ class Footer:
     pieces: tuple[tuple[int, int, int], ...]
     """Offset, length and checksum of each row group; empty in files of the first release."""
     checked: NDArray[np.bool_]
-    """Whether the checksum of each row group has been verified."""
+    """True if the checksum of each row group has been verified."""
     bounded: NDArray[np.bool_]
-    """Whether coordinates were found within low and high, and sorted, shape (row groups, dimensions)."""
+    """True if coordinates were found within low and high, and sorted, shape (row groups, dimensions)."""
     leading: list[int]
     """The dimension that the file is sorted by first, once it is known."""
     size: int

@@ -155,7 +155,7 @@ class BroadcastTable:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the result has no elements at positions that are not in the table."""
+        """True if the result has no elements at positions that are not in the table."""
         return self._is_needed
 
     def repeat(self, start: int, stop: int) -> Block:

@@ -231,14 +231,14 @@ class MapBroadcast(MapAligned):
 
     @property
     def fits(self) -> bool:
-        """Whether the inputs that are repeated fit in memory. Reads footers."""
+        """True if the inputs that are repeated fit in memory. Reads footers."""
         if self._fits is None:
             self._fits = all(fits_in_memory(self.children[k]) for k in self._looked_up)
         return self._fits
 
     @property
     def is_small(self) -> bool:
-        """Whether all of it is one partition of small inputs, evaluated at once."""
+        """True if all of it is one partition of small inputs, evaluated at once."""
         if self._is_small is None:
             small = [without_repeats(self.children[k]) for k in self._looked_up]
             small += [self.children[k] for k in self.walked]

@@ -53,7 +53,7 @@ class _Factor:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it has any of the extra indices."""
+        """True if it has any of the extra indices."""
         return self.array.ndim > 1
 
     def places(self, block: Block) -> NDArray[Any]:

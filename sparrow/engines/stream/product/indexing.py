@@ -212,7 +212,7 @@ class CompositeIndex:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a code is the coordinate along the only axis."""
+        """True if a code is the coordinate along the only axis."""
         return len(self._sizes) == 1 and self._last is None
 
     def encode(self, columns: _Columns, count: int) -> NDArray[Any]:

@@ -47,7 +47,7 @@ class IndexRoles:
     """Roles of the indices of a product: rows, shared, columns."""
 
     swapped: bool
-    """Whether the right operand provides the rows."""
+    """True if the right operand provides the rows."""
     rows: tuple[int, ...]
     shared: tuple[int, ...]
     columns: tuple[int, ...]
@@ -202,12 +202,12 @@ class Operands:
 
     @property
     def is_masked(self) -> bool:
-        """Whether only positions at stored elements of a mask are computed."""
+        """True if only positions at stored elements of a mask are computed."""
         return self.mask is not None and not self.node.complement
 
     @property
     def can_output_csr(self) -> bool:
-        """Whether rows in CSR are the elements of the output, in its order and dtype."""
+        """True if rows in CSR are the elements of the output, in its order and dtype."""
         schema = self.node.schema
         is_exact = self.dtype == schema.dtype and schema.fill_value == schema.fill_value
         return is_exact and self.is_in_order and bool(self.roles.rows) and tuning().output in (None, "csr")
@@ -234,7 +234,7 @@ class Operands:
 
     @property
     def is_in_order(self) -> bool:
-        """Whether rows and columns are the axes of the output in order."""
+        """True if rows and columns are the axes of the output in order."""
         return (*self.roles.rows, *self.roles.columns) == self.node.output_indices
 
     @property
@@ -439,7 +439,7 @@ class SpilledOperands:
 
     @property
     def has_whole_right_rows(self) -> bool:
-        """Whether no right row is cut between two blocks."""
+        """True if no right row is cut between two blocks."""
         assert self._blocks is not None
         rhs = self._blocks[1]
         return all(high < low for high, low in zip(rhs.high, rhs.low[1:], strict=False))

@@ -85,7 +85,7 @@ class PhysicalPlan:
     kernel: str
     output: str
     is_rhs_large: bool = False
-    """Whether the right operand should not be held in memory as a whole."""
+    """True if the right operand should not be held in memory as a whole."""
 
     def __str__(self) -> str:
         return f"{self.schedule}, {self.kernel}, {self.output}"

@@ -85,11 +85,11 @@ class RowTiling(Tiling):
     """A tiling that computes rows of the output when they are read."""
 
     has_small_partitions: ClassVar[bool] = False
-    """Whether partitions are never larger than a thread multiplies at a time."""
+    """True if partitions are never larger than a thread multiplies at a time."""
 
     @property
     def is_lhs_held(self) -> bool:
-        """Whether all rows of the left operand are in memory."""
+        """True if all rows of the left operand are in memory."""
         return False
 
     @property
@@ -185,7 +185,7 @@ class InMemoryTiling(RowTiling):
 
     @property
     def is_lhs_held(self) -> bool:
-        """Whether all rows of the left operand are in memory."""
+        """True if all rows of the left operand are in memory."""
         return self._rows is not None
 
     @property
@@ -355,7 +355,7 @@ class RowSections(RowTiling):
         self._room = operands.reserve_rhs()
         dtypes = [segment.dtype for segment in rhs.parts[0]]
         self._has_one_shared = len(operands.roles.shared) == 1
-        """Whether row pointers replace the leading coordinates of right elements."""
+        """True if row pointers replace the leading coordinates of right elements."""
         self._largest = max(rhs.counts())
         self._buffers = [np.empty(max_elements + self._largest, dtype) for dtype in dtypes[self._has_one_shared :]]
         self._buffer_bytes = max_elements * sum(buffer.itemsize for buffer in self._buffers)
