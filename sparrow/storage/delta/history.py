@@ -47,7 +47,7 @@ _REQUIRED_KEYS = {"dataChange", "modificationTime", "partitionValues"}
 
 _ENTRY = re.compile(r"[0-9]{20}\.json")
 _MAX_DEPTH, _DEEP_BYTES = 1000, 10_000
-"""Depth of JSON that is passed to deltalake; its parser overflows the stack beyond the second, which takes so much."""
+"""Depth of JSON that is passed to deltalake, and bytes of text that cannot overflow the stack of its parser."""
 
 
 @dataclass(frozen=True, slots=True)
