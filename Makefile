@@ -15,16 +15,18 @@ ROUNDS ?= 1
 
 NNZ ?= 100000000
 
-.PHONY: help tools demo fast test seeds trial memory readers lint types site bench gpu clean
+.PHONY: help tools demo dist install-check fast test seeds trial memory readers lint types site bench gpu clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    store, slice, query and multiply two real data sets'
+	@echo 'make dist    build the wheel and the source archive in dist/'
 	@echo 'make fast    run the fast tests, in under a minute'
 	@echo 'make test    run all tests (TESTS=tests/storage for some, BOUNDSCHECK=1 to check indices in kernels)'
 	@echo 'make seeds   run random tests on new examples, ROUNDS=1 times'
 	@echo 'make trial   kill, interrupt, race, fill the disk, flip bytes and fuzz for MINUTES=5'
 	@echo 'make memory  run every public function on tensors of 10 times the memory limit (NNZ=20000000 for smaller ones)'
+	@echo 'make install-check  install the wheel into a clean environment and run every command of the documentation'
 	@echo 'make readers open stores of each profile by other readers, each in an environment of its own'
 	@echo 'make lint    check style, formatting, layers, names and prose'
 	@echo 'make types   check types'
@@ -58,6 +60,14 @@ demo: $(VENV)/.runtime
 	@$(BIN)/sparrow demo $(DEMO)
 	@command -v sparrow > /dev/null || echo '   (first put the command on your path: . $(BIN)/activate)'
 
+$(VENV)/.dist: pyproject.toml constraints.txt | $(BIN)/python
+	@$(PIP) install --constraint constraints.txt hatchling
+	@touch $@
+
+dist: $(VENV)/.dist
+	@$(BIN)/python -m hatchling build --target sdist --target wheel --directory dist > /dev/null
+	@ls dist/sparrow_tensor-*
+
 test: $(VENV)/.dev
 	$(CHECKED) $(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS)
 
@@ -75,6 +85,10 @@ trial: $(VENV)/.dev
 memory: $(VENV)/.dev
 	folder=$$(mktemp -d); $(BIN)/python -m tests.memory.measure $$folder $(CASES) --nnz $(NNZ); status=$$?; \
 	rm -rf $$folder; exit $$status
+
+# Nothing is shared with the machine: everything is fetched and every kernel is compiled.
+install-check: $(VENV)/.dev
+	$(BIN)/python -m pytest --clean-install -o faulthandler_timeout=0 tests/test_install.py
 
 # Installing a reader may take minutes.
 readers: $(VENV)/.dev

@@ -34,7 +34,7 @@ def run(small: bool) -> list[Row]:
         for d in (16, 32) if small else (64, 128):
             out += _beside_implicit(task, d, rounds=1 if small else 3)
     else:
-        print("implicit is not installed: no rows beside it. pip install 'sparrow-tensor[bench]'", file=sys.stderr)
+        print("implicit is not installed: no rows beside it. pip install implicit", file=sys.stderr)
     out += _recall(task, 32 if small else 128)
     if small:
         out += _beyond_buffers(rmat(15, 1_000_000), 16, "4MB")

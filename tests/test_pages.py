@@ -20,12 +20,7 @@ import pytest
 import sparrow as sp
 from sparrow.cli import main
 from sparrow.testing import memory_shares
-
-
-def blocks(text: str, language: str) -> list[str]:
-    """Return the fenced blocks in a language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-
+from tests.sessions import compare_output, parse_commands, read_blocks
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -37,7 +32,13 @@ PAGES = [
 
 def has(page: str, language: str, mark: str) -> bool:
     """Return whether a page has a session in a language, by its prompt."""
-    return any(mark in block for block in blocks((REPOSITORY / page).read_text(), language))
+    return any(mark in block for block in read_blocks((REPOSITORY / page).read_text(), language))
+
+
+SESSIONS = [
+    page for page in PAGES if page != "docs/install.md" and (has(page, "python", ">>> ") or has(page, "console", "$ "))
+]
+"""Pages with sessions, except the one that tests/test_install.py runs in clean environments."""
 
 
 def checkout(folder: Path) -> Path:
@@ -46,18 +47,6 @@ def checkout(folder: Path) -> Path:
     for name in ("datasets", "sql"):
         shutil.copytree(REPOSITORY / name, folder / name)
     return folder
-
-
-SIZE = re.compile(r"(\d+(?:\.\d+)?) (bytes|kB|MB|GB)\b")
-UNITS = {"bytes": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
-
-
-def compare(actual: str, shown: str, typed: str) -> None:
-    """Compare output with the page; sizes in bytes may differ by 10 %."""
-    assert SIZE.sub("#", actual).rstrip() == SIZE.sub("#", shown).rstrip(), typed
-    sizes = ([float(n) * UNITS[unit] for n, unit in SIZE.findall(text)] for text in (actual, shown))
-    for found, expected in zip(*sizes, strict=True):
-        assert found == pytest.approx(expected, rel=0.1), typed
 
 
 CLIENT = """#!{python} -IS
@@ -119,31 +108,23 @@ def _run(words: list[str], folder: str, streams: list[int]) -> int:
             return end.code if isinstance(end.code, int) else 70
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if has(page, "python", ">>> ") or has(page, "console", "$ ")])
+@pytest.mark.parametrize("page", SESSIONS)
 def test_sessions(page: str, command: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(checkout(tmp_path / "python"))
     text = (REPOSITORY / page).read_text()
-    test = doctest.DocTestParser().get_doctest("\n".join(blocks(text, "python")), {}, page, page, 0)
+    test = doctest.DocTestParser().get_doctest("\n".join(read_blocks(text, "python")), {}, page, page, 0)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     report: list[str] = []
     runner.run(test, out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
     folder = checkout(tmp_path / "shell")
     environment = {**os.environ, "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
-    shown = [block for block in blocks(text, "console") if "make " not in block]
-    for part in re.split(r"^\$ ", "".join(shown), flags=re.MULTILINE)[1:]:
-        lines = part.split("\n")
-        count = next(k for k in range(1, len(lines)) if not _is_open("\n".join(lines[:k])))
-        typed, output = "\n".join(lines[:count]), "\n".join(lines[count:])
+    shown = [block for block in read_blocks(text, "console") if "make " not in block]
+    for typed, output in parse_commands(shown):
         run = subprocess.run(typed, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
         assert run.returncode == 0, run.stderr
         if output.strip():
-            compare(run.stdout, output, typed)
-
-
-def _is_open(typed: str) -> bool:
-    """Return whether the shell expects another line."""
-    return typed.count('"') % 2 == 1 or typed.endswith("\\")
+            compare_output(run.stdout, output, typed)
 
 
 def test_pages_have_sessions() -> None:

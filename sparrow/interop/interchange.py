@@ -39,6 +39,7 @@ from sparrow.interop.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, write_dense
 from sparrow.kernels.dispatch import is_jit_loaded
 from sparrow.runtime import memory
+from sparrow.runtime.dependencies import missing_dependency
 from sparrow.runtime.progress import format_quantity
 from sparrow.storage.fs.filesystem import atomic_write, get_filesystem
 
@@ -157,7 +158,7 @@ def torch_tensor(schema: Schema, block: Block, layout: str) -> Any:
     try:
         import torch
     except ImportError as error:
-        raise MissingDependencyError("to_torch needs PyTorch: pip install torch") from error
+        raise missing_dependency("to_torch()", "torch") from error
     if layout not in ("coo", "csr"):
         raise InvalidValueError(f"layout must be 'coo' or 'csr', got {layout!r}")
     _require_zero_fill(schema, "PyTorch's")
@@ -175,7 +176,7 @@ def torch_csr(values: NDArray[Any], cols: NDArray[Any], indptr: NDArray[Any], sh
     try:
         import torch
     except ImportError as error:
-        raise MissingDependencyError("to_torch needs PyTorch: pip install torch") from error
+        raise missing_dependency("to_torch()", "torch") from error
     indptr = match_index_dtype(indptr, cols)
     if max(len(values), shape[1]) >= 2**31:
         cols, indptr = cols.astype(np.int64, copy=False), indptr.astype(np.int64, copy=False)
@@ -231,7 +232,7 @@ def cupy_array(array: scipy.sparse.sparray, format: str) -> Any:
         import cupy
         import cupyx.scipy.sparse
     except ImportError as error:
-        raise MissingDependencyError("to_cupy needs CuPy: pip install cupy-cuda12x, or -cuda13x") from error
+        raise missing_dependency("to_cupy()", "cupy") from error
     if array.dtype.char not in "?fdFD":
         raise UnsupportedError(
             f"CuPy's sparse arrays hold bool, float32, float64, complex64 and complex128, not {array.dtype}: "
@@ -266,7 +267,7 @@ def pydata_array(schema: Schema, block: Block) -> Any:
     try:
         import sparse
     except ImportError as error:
-        raise MissingDependencyError("to_pydata_sparse needs pydata/sparse: pip install sparse") from error
+        raise missing_dependency("to_pydata_sparse()", "sparse") from error
     return sparse.COO(
         _stack_coords(schema, block),
         block.values,

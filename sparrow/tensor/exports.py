@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparrow import engines, formats
 from sparrow.core.storage_types import check_stype
-from sparrow.errors import MissingDependencyError, SharingError, UnsupportedError
+from sparrow.errors import SharingError, UnsupportedError
 from sparrow.formats.container import check_scipy, scipy_array
 from sparrow.interop import binsparse, interchange
 from sparrow.interop.lazyframes import lazy_frame
@@ -21,6 +21,7 @@ from sparrow.plan import Scan
 from sparrow.relations.arrow import arrow_schema, labelled_table
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
+from sparrow.runtime.dependencies import missing_dependency
 from sparrow.runtime.events import emit
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor.base import Base, read_labels
@@ -301,7 +302,7 @@ class ExportMethods(Base):
         try:
             return table.to_pandas()
         except ModuleNotFoundError as error:
-            raise MissingDependencyError("to_pandas() needs pandas: pip install pandas") from error
+            raise missing_dependency("to_pandas()", "pandas") from error
 
     def to_torch(self, layout: Literal["coo", "csr"] = "coo") -> torch.Tensor:
         """Return a sparse PyTorch tensor on the CPU; ``.to("cuda")`` moves it to a GPU.

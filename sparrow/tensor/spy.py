@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparrow.errors import MissingDependencyError
+from sparrow.runtime.dependencies import missing_dependency
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ def can_draw() -> bool:
 
 def _figure(width: float, height: float) -> Any:
     if not can_draw():
-        raise MissingDependencyError("pictures require Matplotlib: pip install 'sparrow-tensor[notebook]'")
+        raise missing_dependency("spy()", "matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -70,7 +70,7 @@ def test_missing_cupy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     with engine(CuPy()), sp.config(engine="cupy"):
         monkeypatch.setitem(sys.modules, "cupy", None)
         for work in (lambda: A.compute("cupy"), (A * 2).sum, lambda: A @ np.ones(4), lambda: (A + A).nnz):
-            with pytest.raises(MissingDependencyError, match=r"'sparrow-tensor\[gpu\]'.*use engine='stream'"):
+            with pytest.raises(MissingDependencyError, match=r"pip install cupy-cuda12x.*use engine='stream'"):
                 work()
 
 

@@ -189,7 +189,7 @@ def test_empty_matrix() -> None:
 def test_missing_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cupy", None)
     monkeypatch.setitem(engines.registry._engines, "cupy", CuPy())
-    with pytest.raises(MissingDependencyError, match=r"'sparrow-tensor\[gpu\]'.*use engine='stream'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install cupy-cuda12x.*use engine='stream'"):
         ALS(4, engine="cupy").fit(sp.asarray(DENSE))
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sparrow.engines.cupy.tuning import tuning
 from sparrow.errors import MissingDependencyError
 from sparrow.runtime import memory, settings
+from sparrow.runtime.dependencies import missing_dependency
 
 __all__ = ["Device", "current_gpu", "order_unsupported_reason", "tile_rows"]
 
@@ -110,10 +111,8 @@ def current_gpu() -> Device:
         import cupy
         import cupyx.scipy.sparse
     except ImportError as error:
-        raise MissingDependencyError(
-            "engine='cupy' needs CuPy: pip install 'sparrow-tensor[gpu]' (for CUDA 12; cupy-cuda13x for CUDA 13), or "
-            f"use engine='stream' ({error})"
-        ) from error
+        hint = missing_dependency("engine='cupy'", "cupy")
+        raise MissingDependencyError(f"{hint}, or use engine='stream' ({error})") from error
     try:
         number = cupy.cuda.Device().id
         cupy.cuda.runtime.memGetInfo()

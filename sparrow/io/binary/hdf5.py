@@ -21,7 +21,6 @@ from sparrow.errors import (
     IndexingError,
     IngestError,
     InvalidValueError,
-    MissingDependencyError,
     ShapeError,
     SparrowError,
     UnsupportedError,
@@ -33,6 +32,7 @@ from sparrow.io.base.source import SIGNATURE_BYTES, open_sources
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Duplicates
+from sparrow.runtime.dependencies import missing_dependency
 from sparrow.runtime.foreign_errors import find_errno
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
@@ -87,7 +87,7 @@ def open_file(src: Any) -> Iterator[tuple[str, Any]]:
     try:
         import h5py
     except ModuleNotFoundError as error:
-        raise MissingDependencyError("reading HDF5 needs h5py: pip install 'sparrow-tensor[hdf5]'") from error
+        raise missing_dependency("reading HDF5", "h5py") from error
     sources = open_sources(src)
     if len(sources) > 1 or sources[0].path is None or sources[0].size is None:
         raise InvalidValueError(f"src must be one HDF5 file, got {src!r}")
@@ -156,7 +156,7 @@ def create_file(sink: Any) -> Iterator[Any]:
     try:
         import h5py
     except ModuleNotFoundError as error:
-        raise MissingDependencyError("writing HDF5 needs h5py: pip install 'sparrow-tensor[hdf5]'") from error
+        raise missing_dependency("writing HDF5", "h5py") from error
     with open(sink.name, "r+b", buffering=0) if isinstance(sink.name, str) else nullcontext(sink) as below:
         target = _FailureKeeper(below)
         try:

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from sparrow.errors import InvalidValueError, MissingDependencyError, StorageError, UnsupportedError
+from sparrow.errors import InvalidValueError, StorageError, UnsupportedError
 from sparrow.runtime import settings
+from sparrow.runtime.dependencies import missing_dependency
 from sparrow.runtime.validation import check_path
 from sparrow.storage.fs.paths import strip_secrets
 from sparrow.storage.tuning import tuning
@@ -162,9 +163,7 @@ def connect(root: str, options: Mapping[str, str]) -> Any:
     try:
         from obstore import exceptions, store
     except ImportError:
-        raise MissingDependencyError(
-            f"{root} is on an object store, which needs obstore: pip install 'sparrow-tensor[cloud]'"
-        ) from None
+        raise missing_dependency(f"the object store of {root}", "obstore") from None
     global _first_pid
     _first_pid = os.getpid() if _first_pid is None else _first_pid
     scheme = root.partition("://")[0]

@@ -1,0 +1,39 @@
+"""Sessions of documents: fenced blocks, commands and their output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+
+SIZE = re.compile(r"(\d+(?:\.\d+)?) (bytes|kB|MB|GB)\b")
+UNITS = {"bytes": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def read_blocks(text: str, language: str) -> list[str]:
+    """Return the fenced blocks in a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def parse_commands(blocks: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the commands of console blocks, each with the output shown below it."""
+    commands = []
+    for part in re.split(r"^\$ ", "".join(blocks), flags=re.MULTILINE)[1:]:
+        lines = part.split("\n")
+        count = next(k for k in range(1, len(lines)) if not _is_open("\n".join(lines[:k])))
+        commands.append(("\n".join(lines[:count]), "\n".join(lines[count:])))
+    return commands
+
+
+def _is_open(typed: str) -> bool:
+    """Return whether the shell expects another line."""
+    return typed.count('"') % 2 == 1 or typed.endswith("\\")
+
+
+def compare_output(actual: str, shown: str, typed: str) -> None:
+    """Compare output with the page; sizes in bytes may differ by 10 %."""
+    assert SIZE.sub("#", actual).rstrip() == SIZE.sub("#", shown).rstrip(), typed
+    sizes = ([float(n) * UNITS[unit] for n, unit in SIZE.findall(text)] for text in (actual, shown))
+    for found, expected in zip(*sizes, strict=True):
+        assert found == pytest.approx(expected, rel=0.1), typed
