@@ -1,4 +1,4 @@
-"""Render a plan for ``explain()``: as text, HTML and JSON.
+"""Render a plan for ``explain()``: as text, HTML, JSON and a picture.
 
 The tree shows the engine of each node, the predicate that reaches a scan and the files and row groups that it skips. It
 reads the log and footers of files, no data. Plans may be deep, so nothing here recurses.
@@ -6,12 +6,11 @@ reads the log and footers of files, no data. Plans may be deep, so nothing here 
 
 from __future__ import annotations
 
-import html
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from sparrow.core.schema import Schema
 from sparrow.engines.duckdb.predicate import view_predicates
@@ -24,6 +23,9 @@ from sparrow.plan import Contraction, Dense, Node, Root, Scan, matrix_form, node
 from sparrow.plan.estimates import CostModel
 from sparrow.relations.csr import CSRRelation
 from sparrow.runtime.progress import format_quantity
+
+if TYPE_CHECKING:
+    from sparrow.engines.plan_picture import PlanPicture
 
 __all__ = ["Plan", "PlanEntry", "PlanTree", "format_schema"]
 
@@ -41,6 +43,8 @@ class PlanEntry:
     """Follows the schema."""
     details: list[tuple[str, str]] = field(default_factory=list)
     """Names and texts: the engine, the predicate, ..."""
+    reads: dict[str, int] = field(default_factory=dict)
+    """Files, row groups, rows and bytes that a scan reads and skips; bytes of files are compressed."""
     actual: dict[str, Any] = field(default_factory=dict)
     """Counters of the node if the plan was analyzed."""
 
@@ -56,7 +60,7 @@ class PlanEntry:
 
 
 class Plan(str):
-    """A rendered plan: a string that notebooks show as a tree.
+    """A query plan: a string that notebooks show as a tree.
 
     Parameters
     ----------
@@ -64,6 +68,8 @@ class Plan(str):
         The nodes, each before its operands.
     summary
         Lines about the evaluation as a whole.
+    totals
+        Counters of the evaluation as a whole, by name.
 
     Examples
     --------
@@ -74,14 +80,19 @@ class Plan(str):
     >>> import json
     >>> json.loads(plan.to_json())["operation"]
     'map multiply'
+    >>> plan.plot().svg[:4]
+    '<svg'
     """
 
-    __slots__ = ("entries", "summary")
+    __slots__ = ("entries", "summary", "totals")
 
     entries: tuple[PlanEntry, ...]
     summary: tuple[str, ...]
+    totals: dict[str, Any]
 
-    def __new__(cls, entries: Iterable[PlanEntry], summary: Iterable[str] = ()) -> Self:  # noqa: D102
+    def __new__(  # noqa: D102
+        cls, entries: Iterable[PlanEntry], summary: Iterable[str] = (), totals: Mapping[str, Any] | None = None
+    ) -> Self:
         entries, summary, levels = tuple(entries), tuple(summary), tuning().max_indent_levels
         lines = []
         for entry in entries:
@@ -89,18 +100,21 @@ class Plan(str):
             lines.append(indent + entry.head)
             lines += [f"{indent}  {name:<11} {text}" for name, text in entry.lines]
         plan = super().__new__(cls, "\n".join([*lines, *summary]))
-        plan.entries, plan.summary = entries, summary
+        plan.entries, plan.summary, plan.totals = entries, summary, dict(totals or {})
         return plan
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return Plan, (self.entries, self.summary)
+        return Plan, (self.entries, self.summary, self.totals)
 
     def to_json(self) -> str:
         """Return the plan as JSON.
 
-        Nodes are nested objects with ``operation``, ``dims``, ``dtype``, ``details`` and ``operands``.
-
-        An analyzed plan has the counters of a node as ``actual``, and the lines about the whole as ``summary``.
+        Nodes are nested objects with ``operation``, ``dims``, ``dtype``, ``details`` and ``operands``. A scan has
+        ``reads``: the files, row groups, rows and bytes that it reads and skips. An analyzed plan has the counters of a
+        node as ``actual``, and those of the whole as ``totals`` and ``summary`` of the first node.
         """
         out: list[str] = []
         depth = -1
@@ -112,28 +126,38 @@ class Plan(str):
                 own["dtype"] = str(entry.schema.dtype)
             own["note"] = entry.note.strip(" ,")
             own["details"] = dict(entry.details)
+            own |= {"reads": entry.reads} if entry.reads else {}
             own |= {"actual": entry.actual} if entry.actual else {}
-            own |= {"summary": self.summary} if entry.depth == 0 and self.summary else {}
+            if entry.depth == 0:
+                own |= {"summary": self.summary} if self.summary else {}
+                own |= {"totals": self.totals} if self.totals else {}
             out.append(f'{json.dumps(own)[:-1]}, "operands": [')
             depth = entry.depth
         return "".join([*out, "]}" * (depth + 1)])
 
+    def plot(self) -> PlanPicture:
+        """Draw the plan: a box per operator, with bytes read and skipped.
+
+        Returns
+        -------
+        PlanPicture
+            A picture that notebooks show; ``save("plan.svg")`` writes it to a file.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.eye(3).explain().plot()
+        PlanPicture of 1 operator, 260 x 114 pixels
+        """
+        from sparrow.engines.plan_picture import PlanPicture
+
+        return PlanPicture(self)
+
     def _repr_html_(self) -> str:
-        """Return a tree of collapsible nodes."""
-        out: list[str] = []
-        depth = -1
-        for entry in self.entries:
-            out.append("</details>" * (depth - entry.depth + 1))
-            rows = "".join(
-                f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in entry.lines
-            )
-            out.append(
-                f'<details open style="margin-left:1em"><summary><code>{html.escape(entry.head)}</code></summary>'
-            )
-            out.append(f"<table>{rows}</table>" if rows else "")
-            depth = entry.depth
-        lines = "".join(f"<p>{html.escape(line)}</p>" for line in self.summary)
-        return f"<div>{''.join(out)}{'</details>' * (depth + 1)}{lines}</div>"
+        """Return a tree of collapsible operators with their counters."""
+        from sparrow.engines.plan_html import tree
+
+        return tree(self)
 
 
 _Pending: TypeAlias = "tuple[int, Any, str, tuple[int, ...] | None, bool]"
@@ -177,7 +201,11 @@ class PlanTree:
             self.entries[0].details.insert(1, ("choice", reason))
 
     def plan(
-        self, profile: Profile | None = None, executed: dict[Any, Any] | None = None, summary: Sequence[str] = ()
+        self,
+        profile: Profile | None = None,
+        executed: dict[Any, Any] | None = None,
+        summary: Sequence[str] = (),
+        totals: Mapping[str, Any] | None = None,
     ) -> Plan:
         """Return the rendered plan.
 
@@ -189,13 +217,15 @@ class PlanTree:
             The nodes that ran in place of nodes of this tree.
         summary
             Lines about the evaluation as a whole.
+        totals
+            Counters of the evaluation as a whole, by name.
         """
         if profile is not None:
             for entry, token in zip(self.entries, self._tokens, strict=True):
                 if token is not None:
                     operator = profile.operator((executed or {}).get(token, token))
                     entry.actual = {} if operator.is_empty else operator.to_dict()
-        return Plan(self.entries, summary)
+        return Plan(self.entries, summary, totals)
 
     def _render(self) -> list[PlanEntry]:
         root, out = self.root, []
@@ -221,12 +251,13 @@ class PlanTree:
             return PlanEntry(depth, f"scalar {item!r}", None), None, []
         if item.view.size == 0:
             details = [("engine", "none: the view has no elements, nothing is read")]
-            return PlanEntry(depth, "scan", item.schema, _source_note(item), details), None, []
+            return PlanEntry(depth, "scan", item.schema, _source_note(item), details, _nothing_read(item)), None, []
         if item.step is None:
             order = scan_order(item) if order is None else order
             unsorted = sorts and not item.view.preserves_order(order)
-            details = _scan_details(item, engine, order, "; the view's own order takes a sort" if unsorted else "")
-            return PlanEntry(depth, "scan", item.schema, _source_note(item), details), item.source.token, []
+            sort = "; the view's own order takes a sort" if unsorted else ""
+            details, reads = _scan_details(item, engine, order, sort)
+            return PlanEntry(depth, "scan", item.schema, _source_note(item), details, reads), item.source.token, []
         if item.view.is_identity:
             return self._node(depth, item.step, engine)
         details = [("engine", engine), ("predicate", _predicate(item, item.step.schema))]
@@ -267,7 +298,18 @@ def _source_note(scan: Scan) -> str:
     return f", of {format_schema(source.schema)} {where}"
 
 
-def _scan_details(scan: Scan, engine: str, order: tuple[int, ...], sort: str) -> list[tuple[str, str]]:
+def _nothing_read(scan: Scan) -> dict[str, int]:
+    """Return the reads of a scan without elements: all is skipped."""
+    if scan.step is not None:
+        return {}
+    relation = scan.relation
+    return {"rows_read": 0, "rows_skipped": relation.nnz, "bytes_read": 0, "bytes_skipped": relation.nbytes}
+
+
+def _scan_details(
+    scan: Scan, engine: str, order: tuple[int, ...], sort: str
+) -> tuple[list[tuple[str, str]], dict[str, int]]:
+    """Return the lines on a scan, and what it reads and skips."""
     relation, base = scan.relation, scan.relation.schema
     stats = relation.stats(scan.view.box(), order)
     found = [
@@ -275,11 +317,24 @@ def _scan_details(scan: Scan, engine: str, order: tuple[int, ...], sort: str) ->
         ("predicate", _predicate(scan, base)),
         ("order", f"{', '.join(base.dims[dim] for dim in order) or 'none'}{sort}"),
     ]
+    reads: dict[str, int] = {}
     if stats.files:
+        reads = {
+            "files_read": stats.files_read,
+            "files_skipped": stats.files - stats.files_read,
+            "row_groups_read": stats.row_groups_read,
+            "row_groups_skipped": stats.row_groups - stats.row_groups_read,
+        }
         found.append(("files", _read_of(stats.files_read, stats.files)))
         found.append(("row groups", _read_of(stats.row_groups_read, stats.row_groups)))
     found.append(("rows", f"{_read_of(stats.rows, relation.nnz)}, {format_quantity(stats.nbytes, 'bytes')}"))
-    return found
+    reads |= {
+        "rows_read": stats.rows,
+        "rows_skipped": relation.nnz - stats.rows,
+        "bytes_read": stats.nbytes,
+        "bytes_skipped": stats.skipped_nbytes,
+    }
+    return found, reads
 
 
 def _predicate(scan: Scan, base: Schema) -> str:

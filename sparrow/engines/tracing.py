@@ -37,6 +37,12 @@ class _Plans(list[Plan]):
         self.chain_steps: list[ChainStep] = []
         """The steps of products of several operands, as they ran."""
 
+    def __repr__(self) -> str:
+        return "\n\n".join(self)
+
+    def _repr_html_(self) -> str:
+        return "".join(plan._repr_html_() for plan in self)
+
 
 _plans: ContextVar[_Plans | None] = ContextVar("sparrow_plans", default=None)
 
@@ -143,7 +149,9 @@ class Tracer(NullTracer):
             self._plans.append(self._tree.plan())
             return
         seconds = time.perf_counter() - self._start
-        self._plans.append(self._tree.plan(self._profile, self._executed, self._summary(seconds)))
+        elements = 0 if self._count is None and not self._result else self._count
+        totals = {"elements": elements, "seconds": seconds, **self._total_reads()}
+        self._plans.append(self._tree.plan(self._profile, self._executed, self._summary(seconds), totals))
 
     @property
     def scans(self) -> Sequence[Scan]:
@@ -170,12 +178,15 @@ class Tracer(NullTracer):
         self._result = ", ".join(map(str, results))
         return results
 
+    def _total_reads(self) -> dict[str, int]:
+        """Return the rows, bytes and chunks that were read."""
+        names = {"rows_read": "rows", "bytes_decoded": "bytes_read", "chunks": "partitions"}
+        return {total: sum(getattr(each, name) for each in self._counters) for total, name in names.items()}
+
     def _summary(self, seconds: float) -> list[str]:
         """Return the lines about the evaluation as a whole."""
         result = f"{self._count} elements" if self._count is not None else self._result or "0 elements"
-        rows, nbytes, chunks = (
-            sum(getattr(each, name) for each in self._counters) for name in ("rows", "bytes_read", "partitions")
-        )
+        rows, nbytes, chunks = self._total_reads().values()
         decoded = f"{rows} rows, {format_quantity(nbytes, 'bytes')} decoded in {chunks} chunks"
         roots = scans_of(self._root) or (self._root,)
         reads_only_relations = all(scan.step is None for scan in roots if isinstance(scan, Scan))

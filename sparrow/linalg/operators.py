@@ -544,12 +544,12 @@ class Operator(_LabelledOperator):
         """
         return self._tensor if self._computed is None else self._computed
 
-    def explain(self) -> str:
+    def explain(self) -> engines.Plan:
         """Return the plan of the next product and the location of the tensor.
 
         Returns
         -------
-        str
+        Plan
 
         Examples
         --------
@@ -561,7 +561,8 @@ class Operator(_LabelledOperator):
         """
         x = np.broadcast_to(self.dtype.type(0), (self.shape[1],))
         plan = engines.explain(self._node(x, transposed=False), repeats=self._repeats)
-        return f"{plan}\noperator      {format_quantity(self._calls, 'products')}; {self._status()}"
+        status = f"operator      {format_quantity(self._calls, 'products')}; {self._status()}"
+        return engines.Plan(plan.entries, (*plan.summary, status), plan.totals)
 
     def _status(self) -> str:
         """Return the location of the tensor."""

@@ -232,7 +232,7 @@ class MemoryRelation:
         if rows:
             inside *= math.prod(map(len, box.ranges[1:])) / math.prod(self.schema.shape[1:])
             inside /= box.ranges[0].step if box.ranges and listed is None else 1
-        return ScanStats(0, 0, 0, 0, rows, rows * width, inside)
+        return ScanStats(0, 0, 0, 0, rows, rows * width, inside, (self.nnz - rows) * width)
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ArrowSource:
         """Return the elements within the leading range of the box, without a copy."""

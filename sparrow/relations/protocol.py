@@ -51,7 +51,7 @@ class ScanStats:
 
     ``rows`` and ``nbytes`` are totals of the row groups read. ``row_groups`` is an estimate for skipped files, whose
     footers are not read. ``inside`` estimates the rows in the box, assuming that rows are uniform within the bounds of
-    their row groups.
+    their row groups. ``skipped_nbytes`` are the bytes of the other row groups and files.
     """
 
     files: int
@@ -61,6 +61,7 @@ class ScanStats:
     rows: int
     nbytes: int
     inside: float
+    skipped_nbytes: int = 0
 
     def plus(self, other: ScanStats) -> ScanStats:
         """Return the sum of two scans."""
@@ -72,6 +73,7 @@ class ScanStats:
             self.rows + other.rows,
             self.nbytes + other.nbytes,
             self.inside + other.inside,
+            self.skipped_nbytes + other.skipped_nbytes,
         )
 
 

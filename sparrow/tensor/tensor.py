@@ -506,7 +506,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         Returns
         -------
         Plan
-            A ``str`` that renders as HTML in a notebook, with ``to_json()``.
+            A ``str`` that renders as a tree in a notebook; ``plot()`` draws it, ``to_json()`` is for programs.
 
         Examples
         --------

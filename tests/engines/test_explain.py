@@ -1,4 +1,4 @@
-"""Rendered plans: text, HTML and JSON, counters per operator, and no I/O."""
+"""Rendered plans: text, HTML, JSON, pictures, counters per operator, no I/O."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -269,6 +270,100 @@ def test_plans_of_any_depth_render() -> None:
     plan = chain.explain()
     assert plan.to_json().count('"operation"') == len(plan.entries)
     assert plan._repr_html_().count("<details") == len(plan.entries)
+    assert plan.plot().svg.count("<rect class='box'") == 2001
+
+
+def nodes_of_json(plan: engines.Plan) -> list[dict[str, Any]]:
+    found, pending = [], [json.loads(plan.to_json())]
+    while pending:
+        node = pending.pop()
+        found.append(node)
+        pending += reversed(node["operands"])
+    return found
+
+
+def test_repr_of_a_plan_is_its_text(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    plan = A[3:5].explain()
+    assert repr(plan) == str(plan) == "\n".join(plan.splitlines())
+    assert type(str(plan)) is str
+    with sp.explained() as plans:
+        A.sum()
+        A.max()
+    assert repr(plans) == f"{plans[0]}\n\n{plans[1]}"
+    assert plans._repr_html_().count("<details") == sum(len(each.entries) for each in plans)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(100, 104), slice(0, 150), slice(5, 5)], ids=str)
+def test_scans_report_bytes_read_and_skipped(rows: slice, tmp_path: Path) -> None:
+    values = random_array((400, 50), density=0.5)
+    stored: Any = sp.asarray(values).save(tmp_path / "a")
+    for A in (stored, sp.asarray(values)):
+        (entry,) = A[rows].explain().entries
+        reads, everything = entry.reads, A.explain().entries[0].reads
+        assert everything["bytes_skipped"] == everything["rows_skipped"] == 0
+        if rows != slice(5, 5):
+            assert reads["bytes_read"] + reads["bytes_skipped"] == everything["bytes_read"]
+        assert reads["rows_read"] + reads["rows_skipped"] == A.nnz
+        assert (reads["bytes_read"] == 0) == (rows == slice(5, 5))
+
+
+def test_skipped_files_count_as_skipped_bytes(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    reads = A[100:104].explain().entries[0].reads
+    assert (reads["files_read"], reads["files_skipped"]) == (1, 3)
+    assert 0 < reads["bytes_read"] < reads["bytes_skipped"] < tall.nbytes
+    assert nodes_of_json((A[100:104] * 2).explain())[1]["reads"] == reads
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("analyze", [False, True])
+def test_pages_and_pictures_of_every_engine(engine: str, analyze: bool, tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    for tensor in (A, A[100:104] * 2, (A + A).sum(axis=0), A[:3] @ A[:5].T, A[5:5]):
+        plan = tensor.explain(analyze=analyze, engine=engine)
+        page, picture = plan._repr_html_(), plan.plot()
+        scans = [entry for entry in plan.entries if entry.reads]
+        assert scans
+        assert page.count(" read, ") >= len(scans)
+        assert page.count('class="sparrow-plan-bar"') == len(scans)
+        boxes = sum(entry.schema is not None for entry in plan.entries)
+        root = ElementTree.fromstring(picture.svg)
+        shapes = [each.get("class") for each in root.iter("{http://www.w3.org/2000/svg}rect")]
+        assert (shapes.count("box"), shapes.count("skipped")) == (boxes, len(scans))
+        assert shapes.count("read") == sum(entry.reads["bytes_read"] > 0 for entry in scans)
+        width, height = (float(root.get(name, 0)) for name in ("width", "height"))
+        for each in root.iter("{http://www.w3.org/2000/svg}rect"):
+            assert float(each.get("x", -1)) + float(each.get("width", 0)) <= width
+            assert float(each.get("y", -1)) + float(each.get("height", 0)) <= height
+        totals = json.loads(plan.to_json()).get("totals", {})
+        assert ("seconds" in totals) is analyze
+        if analyze:
+            assert totals["elements"] == np.count_nonzero(tensor.to_numpy())
+            assert plan.summary[0] in page
+
+
+def test_analyzed_pages_show_counters_of_operators(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    with sparrow.testing.strategy("external_sum"):
+        plan = (A[:100].T @ A[:100]).explain(analyze=True)
+    (product,) = (entry.actual for entry in plan.entries if entry.operation.startswith("contraction"))
+    page, picture = plan._repr_html_(), plan.plot().svg
+    spilled = f"{format_quantity(product['spilled_bytes'], 'bytes')} spilled"
+    assert product["spilled_bytes"] > 0
+    for text in (f"{product['rows']:,} elements", f"{1000 * product['seconds']:,.1f} ms", product["strategy"], spilled):
+        assert text in page
+        assert text in picture
+
+
+def test_pictures_are_saved_and_shown(tmp_path: Path) -> None:
+    picture = engines.explain(scan_of(memory(random_array((2, 2)), dims=("<i>", "b")))).plot()
+    picture.save(tmp_path / "plan.svg")
+    assert (tmp_path / "plan.svg").read_text() == picture.svg == picture._repr_svg_()
+    assert "&lt;i&gt;" in picture.svg
+    assert "<style>" not in picture._repr_html_()  # text takes the color of the page
+    with pytest.raises(sp.errors.InvalidValueError, match=r"path must end in '\.svg', got .*plan\.png"):
+        picture.save(tmp_path / "plan.png")
 
 
 def test_explained_collects_plans() -> None:

@@ -130,7 +130,8 @@ class SpilledRelation:
         chunks = self.chunks(box)
         rows = sum(chunk.rows for chunk in chunks)
         width = self.schema.element_bytes()
-        return ScanStats(0, 0, len(self._chunks), len(chunks), rows, rows * width, float(rows))
+        skipped = (self.nnz - rows) * width
+        return ScanStats(0, 0, len(self._chunks), len(chunks), rows, rows * width, float(rows), skipped)
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ArrowSource:
         """Return the elements of the chunks that meet a box as an Arrow table.

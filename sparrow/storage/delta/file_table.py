@@ -148,7 +148,7 @@ class FileTable:
         """Return the statistics of a scan of a box."""
         files = self.select_files(box)
         self.prefetch_footers(files.tolist())
-        groups = read = rows = nbytes = files_read = 0
+        groups = read = rows = nbytes = files_read = skipped_nbytes = 0
         inside = 0.0
         for at in files.tolist():
             found = self.footer(at)
@@ -158,10 +158,12 @@ class FileTable:
             files_read += bool(meets)
             rows += int(found.rows[meets].sum())
             nbytes += int(found.nbytes[meets].sum())
+            skipped_nbytes += int(found.nbytes.sum()) - int(found.nbytes[meets].sum())
             inside += float(found.rows[meets] @ box.overlap_fractions(found.low[meets], found.high[meets]))
         skipped = np.ones(len(self), dtype=bool)
         skipped[files] = False
         if skipped.any():
+            skipped_nbytes += int(self.nbytes[skipped].sum())
             # Estimate: all row groups but the last of a file have about the same size; ask a large file for it.
             known = int(files[self.rows[files].argmax()]) if files.size else -1
             if known < 0 or len(self.footer(known).rows) < 2:
@@ -169,7 +171,7 @@ class FileTable:
             sizes = self.footer(known).rows
             size = max(round(float(sizes[:-1].mean() if len(sizes) > 1 else sizes[0])), 1)
             groups += int((-(-self.rows[skipped] // size)).sum())
-        return ScanStats(len(self), files_read, groups, read, rows, nbytes, inside)
+        return ScanStats(len(self), files_read, groups, read, rows, nbytes, inside, skipped_nbytes)
 
     @property
     def active(self) -> ActiveFiles:

@@ -1,0 +1,121 @@
+"""HTML tree of a query plan, for notebooks.
+
+Colors suit light and dark themes: text inherits, and surfaces are translucent.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from sparrow.runtime.progress import format_quantity
+
+if TYPE_CHECKING:
+    from sparrow.engines.explain import Plan, PlanEntry
+
+__all__ = ["READ_COLOR", "SKIPPED_COLOR", "counters", "read_share", "read_sizes", "tree"]
+
+READ_COLOR, SKIPPED_COLOR = "#2f7fc1", "#8c8c8c"
+"""Colors of data that is read, and of data that is skipped, on light and dark backgrounds."""
+
+_STYLE = f"""<style>
+.sparrow-plan {{line-height: 1.5}}
+.sparrow-plan details {{margin: .1em 0 .1em 1.2em}}
+.sparrow-plan > details {{margin-left: 0}}
+.sparrow-plan summary {{cursor: pointer}}
+.sparrow-plan table {{margin: 0 0 .2em 1.1em; border: none; font-size: .9em}}
+.sparrow-plan table tr, .sparrow-plan table tr:hover {{background: none}}
+.sparrow-plan table th, .sparrow-plan table td {{text-align: left; padding: 0 1em 0 0; border: none}}
+.sparrow-plan table td {{white-space: normal}}
+.sparrow-plan table th {{font-weight: normal; opacity: .65}}
+.sparrow-plan-chip {{background: rgba(128, 128, 128, .15); border-radius: 3px; padding: 0 .4em; white-space: nowrap}}
+.sparrow-plan-hot {{background: rgba(230, 120, 30, .3)}}
+.sparrow-plan-bar {{display: inline-block; width: 6em; height: .6em; border-radius: 3px; overflow: hidden;
+  vertical-align: middle; background: {SKIPPED_COLOR}66}}
+.sparrow-plan-bar span {{display: block; height: 100%; background: {READ_COLOR}}}
+</style>"""
+_HOT_SHARE = 0.5
+"""Share of the time from which an operator is highlighted."""
+
+
+def tree(plan: Plan) -> str:
+    """Return a tree of collapsible operators with their counters.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> tree(sp.eye(3).explain()).count("<details")
+    1
+    """
+    seconds = sum(entry.actual.get("seconds", 0.0) for entry in plan.entries)
+    out: list[str] = []
+    depth = -1
+    for entry in plan.entries:
+        out.append("</details>" * (depth - entry.depth + 1))
+        out.append(f"<details open><summary>{_head(entry, seconds)}</summary>")
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _rows(entry))
+        out.append(f"<table>{rows}</table>" if rows else "")
+        depth = entry.depth
+    lines = "".join(f"<div>{escape(line)}</div>" for line in plan.summary)
+    return f'<div class="sparrow-plan">{_STYLE}{"".join(out)}{"</details>" * (depth + 1)}{lines}</div>'
+
+
+def _rows(entry: PlanEntry) -> list[tuple[str, str]]:
+    """Return names and texts below an operator; its counters are beside its name."""
+    source = [("source", entry.note.removeprefix(", of "))] if entry.reads else []
+    return source + entry.details
+
+
+def _head(entry: PlanEntry, seconds: float) -> str:
+    """Return the line of an operator: its name, schema, reads and counters."""
+    from sparrow.engines.explain import format_schema
+
+    schema = "" if entry.schema is None else format_schema(entry.schema)
+    text = schema if entry.reads else f"{schema}{entry.note}"
+    parts = [f"<b>{escape(entry.operation)}</b>", f'<code style="background:none">{escape(text)}</code>']
+    if entry.reads:
+        bar = f'<span class="sparrow-plan-bar"><span style="width:{100 * read_share(entry):.1f}%"></span></span>'
+        parts.append(f'<span style="white-space:nowrap">{bar} {escape(read_sizes(entry))}</span>')
+    own = entry.actual.get("seconds", 0.0)
+    for name, text in counters(entry):
+        hot = " sparrow-plan-hot" if name == "seconds" and own > _HOT_SHARE * seconds else ""
+        parts.append(f'<span class="sparrow-plan-chip{hot}">{escape(text)}</span>')
+    return " ".join(parts)
+
+
+def read_share(entry: PlanEntry) -> float:
+    """Return the share of the bytes of a scan that is read; 0 if it has none."""
+    read, skipped = entry.reads["bytes_read"], entry.reads["bytes_skipped"]
+    return read / (read + skipped) if read else 0.0
+
+
+def read_sizes(entry: PlanEntry) -> str:
+    """Return the bytes that a scan reads and skips, as text."""
+    read, skipped = (format_quantity(entry.reads[f"bytes_{what}"], "bytes") for what in ("read", "skipped"))
+    return f"{read} read, {skipped} skipped"
+
+
+def counters(entry: PlanEntry) -> list[tuple[str, str]]:
+    """Return names and texts of the counters of an analyzed operator.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> [name for name, _ in counters((sp.eye(3) * 2).explain(analyze=True).entries[0])]
+    ['rows', 'seconds']
+    """
+    actual = entry.actual
+    if not actual:
+        return []
+    found = [("rows", f"{actual['rows']:,} elements"), ("seconds", f"{1000 * actual['seconds']:,.1f} ms")]
+    if actual["bytes_read"]:
+        found.append(("bytes_read", f"{format_quantity(actual['bytes_read'], 'bytes')} decoded"))
+    if actual["flops"]:
+        found.append(("flops", format_quantity(actual["flops"], "products")))
+    if actual["held_bytes"]:
+        found.append(("held_bytes", f"{format_quantity(actual['held_bytes'], 'bytes')} held"))
+    if actual["flops"] or actual["spilled_bytes"]:
+        found.append(("spilled_bytes", f"{format_quantity(actual['spilled_bytes'], 'bytes')} spilled"))
+    if actual["strategy"]:
+        found.append(("strategy", actual["strategy"]))
+    return found
