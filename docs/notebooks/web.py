@@ -86,6 +86,6 @@ sp.sql("""
 # Mutual links: the element-wise product of the graph and its transpose.
 
 # %%
-mutual = web * web.T.rename(src="dst", dst="src")
+mutual = web * web.T
 returned = mutual.nnz
 returned, round(returned / web.nnz, 3)

@@ -20,9 +20,11 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 __all__ = [
     "DTYPES",
     "MAX_DIMENSION_SIZE",
+    "AssignedName",
     "Schema",
     "as_integer",
     "as_integers",
+    "assigned_dims",
     "check_array",
     "check_array_ndim",
     "check_dims",
@@ -31,6 +33,7 @@ __all__ = [
     "default_dims",
     "is_custom_name",
     "is_fill",
+    "is_given_name",
     "normalize_dims",
     "unchecked_schema",
 ]
@@ -142,6 +145,32 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
+class AssignedName(str):
+    """Dimension name that a reader assigned, such as ``src`` or ``row``.
+
+    It equals the text, and travels wherever names do: through views, expressions, pickles and files. Only names that a
+    caller or a file gave match operands (:func:`is_given_name`).
+    """
+
+    __slots__ = ()
+
+
+def assigned_dims(*names: str) -> tuple[str, ...]:
+    """Return dimension names as those that a reader assigns."""
+    return tuple(map(AssignedName, names))
+
+
+def is_given_name(name: str) -> bool:
+    """Return whether a dimension name is neither assigned nor a default one.
+
+    Examples
+    --------
+    >>> [is_given_name(name) for name in ("user", "d0", *assigned_dims("src"))]
+    [True, False, False]
+    """
+    return type(name) is not AssignedName and is_custom_name(name)
+
+
 @lru_cache(128)
 def default_dims(ndim: int) -> tuple[str, ...]:
     """Return the default dimension names ``d0, d1, ...``."""
@@ -160,7 +189,7 @@ def normalize_dims(dims: Sequence[str] | None) -> tuple[str, ...]:
         return ()
     if not isinstance(dims, Iterable):
         raise InvalidValueError(f"dims must be a sequence of names, got {dims!r}")
-    return tuple(str(name) for name in dims or ())
+    return tuple(name if type(name) is AssignedName else str(name) for name in dims or ())
 
 
 def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
@@ -178,6 +207,13 @@ def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
     names = normalize_dims(dims)
     if len(names) != ndim:
         raise ShapeError(f"dims must have {ndim} names, got {len(names)}: {names}")
+    _check_names(names)
+    return names
+
+
+@lru_cache(1024)
+def _check_names(names: tuple[str, ...]) -> None:
+    """Raise ``InvalidValueError`` if a name is empty, reserved or repeated."""
     seen: set[str] = set()
     for name in names:
         if not name or "\0" in name:
@@ -187,10 +223,6 @@ def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
         if name.casefold() in seen:
             raise InvalidValueError(f"dimension names must be unique ignoring case, got {names}")
         seen.add(name.casefold())
-    return names
-
-
-_check_dims_cached = lru_cache(1024)(check_dims)
 
 
 def is_fill(values: NDArray[Any], fill_value: Any) -> NDArray[np.bool_]:
@@ -229,9 +261,7 @@ class Schema:
         dtype = check_dtype(self.dtype)
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", dtype)
-        dims = self.dims
-        is_hashable = type(dims) is tuple and (not dims or type(dims[0]) is str)
-        object.__setattr__(self, "dims", (_check_dims_cached if is_hashable else check_dims)(dims or None, len(shape)))
+        object.__setattr__(self, "dims", check_dims(self.dims or None, len(shape)))
         if type(self.fill_value) is not dtype.type:
             object.__setattr__(self, "fill_value", _cast_fill(self.fill_value, dtype))
 
@@ -286,7 +316,8 @@ class Schema:
             if stype == self.stype:
                 return self
             return unchecked_schema(self.shape, self.dims, self.dtype, self.fill_value, stype)
-        return unchecked_schema(view.shape, _view_dims(self.dims, view.sources), self.dtype, self.fill_value, stype)
+        dims = _view_dims(self.dims, view.sources, tuple(map(type, self.dims)))
+        return unchecked_schema(view.shape, dims, self.dtype, self.fill_value, stype)
 
 
 @lru_cache(1024)
@@ -320,8 +351,11 @@ _set_shape, _set_dims, _set_dtype, _set_fill, _set_stype, _set_is_array = (
 
 
 @lru_cache(1024)
-def _view_dims(dims: tuple[str, ...], sources: tuple[int | None, ...]) -> tuple[str, ...]:
-    """Return axis names: the name of the source dimension, else a unique default."""
+def _view_dims(dims: tuple[str, ...], sources: tuple[int | None, ...], types: tuple[type[str], ...]) -> tuple[str, ...]:
+    """Return axis names: the name of the source dimension, else a unique default.
+
+    ``types`` are those of the names: an assigned name equals a given one, and would share its place in the cache.
+    """
     used = {dims[source].casefold() for source in sources if source is not None and source >= 0}
     names: list[str] = []
     for number, source in enumerate(sources):
@@ -331,7 +365,7 @@ def _view_dims(dims: tuple[str, ...], sources: tuple[int | None, ...]) -> tuple[
         stem = f"d{number}" if source is None else dims[~source]
         name, k = stem, 1
         while name.casefold() in used:
-            name, k = f"{stem}_{k}", k + 1
+            name, k = type(stem)(f"{stem}_{k}"), k + 1
         used.add(name.casefold())
         names.append(name)
     return tuple(names)

@@ -167,7 +167,7 @@ def from_coords(
     shape
         Sizes of the dimensions; by default the largest coordinate + 1 of each.
     dims
-        Names of the dimensions, ``d0, d1, ...`` by default.
+        Names of the dimensions, by which operands are matched; ``d0, d1, ...``, which go by position, by default.
     duplicates
         Rule for coordinates that repeat: "error", "sum" (floats are added in float64), "last", "first", "min" or "max".
     fill_value

@@ -28,6 +28,8 @@ __all__ = [
 def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
     """Align tensors to the same labels along dimensions of one name, lazily.
 
+    Default names (``d0``) and those that a reader assigned (``src``) go by position, counted from the last dimension.
+
     Operators do this by themselves; set their ``join`` with :func:`sparrow.config`.
 
     Parameters

@@ -112,7 +112,7 @@ def sql(
     >>> web = sp.from_coords([[0, 0, 2], [1, 2, 0]], [1, 1, 1], shape=(3, 3), dims=("src", "dst"))
     >>> sp.sql("select src, count(*) as links from web group by src order by src").fetchall()
     [(0, 2), (2, 1)]
-    >>> mutual = web + web.T.rename(src="dst", dst="src")
+    >>> mutual = web + web.T.rename(src="dst", dst="src")  # by position, against the names
     >>> sp.sql("select count(*) from mutual where value > 1").fetchall()
     [(2,)]
     >>> stars = sp.from_coords([[0, 1], [0, 0]], [4.5, 3.0], dims=("user", "film"), labels={"user": ["ann", "bob"]})

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparrow import storage
 from sparrow.core.labels import find_labels
-from sparrow.core.schema import is_custom_name
+from sparrow.core.schema import is_given_name
 from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.models import parquet_files
 from sparrow.models.ratings import as_ratings
@@ -476,7 +476,7 @@ def orient(ratings: Tensor, training: Tensor | None) -> Tensor:
     dims = ratings.dims
     if training is None or dims == training.dims or set(dims) != set(training.dims):
         return ratings
-    return ratings.transpose(training.dims) if all(map(is_custom_name, dims)) else ratings
+    return ratings.transpose(training.dims) if all(map(is_given_name, dims)) else ratings
 
 
 def _are_labels(given: Any, names: pa.Array | None) -> bool:

@@ -1,6 +1,7 @@
 """Alignment of tensors by dimension names and labels.
 
-Dimensions that a person named are matched by name, those with default names (``d0, d1, ...``) by position. Then labels
+Dimensions that a person named are matched by name, those with names of a reader (``src, dst``) or default names (``d0,
+d1, ...``) by position. Then labels
 along an axis that differ are joined, and each operand is taken at the labels of the result: where it lacks one, its
 elements are the fill value. If one operand has labels and another has none, they go by position. Equal labels cost
 nothing, and only labels are read.
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import View
 from sparrow.core.label_types import cast_exactly, unify_label_types
 from sparrow.core.labels import first_positions
-from sparrow.core.schema import Schema, is_custom_name
+from sparrow.core.schema import Schema, is_given_name
 from sparrow.errors import LabelError
 from sparrow.kernels.coo import concat_blocks
 from sparrow.plan.labels import AxisLabels, Labels, concat_labels
@@ -104,6 +105,8 @@ def align_operands(
 def align_by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]]:
     """Align scans along dimensions of equal name; return them with labels.
 
+    Dimensions without a given name go by position, counted from the last, as in operators.
+
     Raises
     ------
     LabelError
@@ -111,8 +114,13 @@ def align_by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]
     """
     out = list(scans)
     named = [dict(axis_labels(scan)) for scan in scans]
-    for dim in dict.fromkeys(dim for scan in scans for dim in scan.schema.dims):
-        axes = {number: scan.schema.dims.index(dim) for number, scan in enumerate(scans) if dim in scan.schema.dims}
+    places: list[dict[str | int, int]] = [
+        {dim if is_given_name(dim) else axis - scan.schema.ndim: axis for axis, dim in enumerate(scan.schema.dims)}
+        for scan in scans
+    ]
+    for place in dict.fromkeys(itertools.chain(*places)):
+        axes = {number: own[place] for number, own in enumerate(places) if place in own}
+        dim = next(scans[number].schema.dims[axis] for number, axis in axes.items())
         found = {number: names for number, axis in axes.items() if (names := named[number].get(axis)) is not None}
         lead = next(iter(found.values()), None)
         if lead is None or all(lead.equals(other) for other in found.values()):
@@ -123,8 +131,8 @@ def align_by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]
                 f"labels of dimension {dim!r} differ, and the tensor of shape {scans[bare].schema.shape} has no "
                 "labels: label it"
             )
-        wanted, places = _join_labels(list(found.values()), join, dim)
-        for number, taken in zip(found, places, strict=True):
+        wanted, positions = _join_labels(list(found.values()), join, dim)
+        for number, taken in zip(found, positions, strict=True):
             out[number] = reindex_axis(out[number], axes[number], taken)
             named[number][axes[number]] = AxisLabels.of(wanted)
     return list(zip(out, named, strict=True))
@@ -420,13 +428,13 @@ def _axis_order(lead: Schema, other: Schema) -> list[int | None] | None:
     start = len(wanted) - len(given)
     if wanted[start:] == given:
         return None
-    common = {name for name in given if is_custom_name(name)} & {name for name in wanted if is_custom_name(name)}
+    common = set(filter(is_given_name, given)) & set(filter(is_given_name, wanted))
     if not common:
         return None
     if len(common) == len(given):
         return [given.index(name) if name in common else None for name in wanted]
     for k, (mine, theirs) in enumerate(zip(given, wanted[start:], strict=True)):
-        named = is_custom_name(mine), is_custom_name(theirs)
+        named = is_given_name(mine), is_given_name(theirs)
         if mine == theirs or (not all(named) and not common & {mine, theirs}):
             continue
         sizes = other.shape[k], lead.shape[start + k]

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from sparrow.core.label_types import unify_label_types
 from sparrow.core.labels import first_positions
-from sparrow.core.schema import is_custom_name
 from sparrow.errors import LabelError
 from sparrow.plan.alignment import check_unique_labels, match_dims, reindex_axis
 from sparrow.plan.labels import AxisLabels
@@ -165,7 +164,7 @@ def match_mask(mask: Scan, target: Scan, first: int = 0, what: str = "the mask")
         If names agree in part, the mask is the transpose of the target, or labels do not match.
     """
     ndim = mask.schema.ndim
-    if ndim == target.schema.ndim > 1 and any(map(is_custom_name, mask.schema.dims)):
+    if ndim == target.schema.ndim > 1:
         mask = match_dims([target, mask])[1]
     return match_scan(mask, axes_of(target, {axis: first + axis for axis in range(ndim)}), what, "mask")
 

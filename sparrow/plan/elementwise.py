@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import View, broadcast_shapes
-from sparrow.core.schema import Schema, check_array_ndim, check_dtype, default_dims, is_custom_name
+from sparrow.core.schema import Schema, check_array_ndim, check_dtype, default_dims, is_custom_name, is_given_name
 from sparrow.core.storage_types import COMPRESSED, infer_function, resolve_stype
-from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
+from sparrow.errors import InvalidValueError, NumberRangeError, ShapeError, UnsupportedError
 from sparrow.kernels.coo import Block
 from sparrow.plan.alignment import align_operands
 from sparrow.plan.functions import Cast, GroupQuotient
@@ -60,7 +60,7 @@ def make_map(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     """
     operands, names = align_operands(operands, "inner" if function in _INNER_JOINED else "outer")
     shapes = [o.schema.shape if isinstance(o, Scan) else np.shape(o) for o in operands]
-    shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shapes(shapes)
+    shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else _broadcast(operands, shapes)
     dtype = _dtype(function, operands)
     types = [o.schema.stype if isinstance(o, Scan) else "dense" if np.ndim(o) else None for o in operands]
     quotient = function is np.true_divide and isinstance(operands[1], np.ndarray) and operands[0].schema.has_zero_fill
@@ -220,20 +220,40 @@ def apply_function(function: Callable[..., Any], *arguments: Any) -> Any:
         raise InvalidValueError(str(error)) from None
 
 
+def _broadcast(operands: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the shape of a result; an error says where only names would match."""
+    try:
+        return broadcast_shapes(shapes)
+    except ShapeError as error:
+        dims = sorted((operand.schema.dims for operand in operands if isinstance(operand, Scan)), key=len)
+        if len(dims) < 2 or not 0 < len(dims[0]) < len(dims[-1]) or not set(dims[0]) <= set(dims[-1]):
+            raise
+        raise ShapeError(
+            f"{error}: dimensions {dims[0]} and {dims[-1]} go by position, as a reader assigned their names. "
+            "Reduce with keepdims=True, or give names with rename()"
+        ) from None
+
+
 def _dims(schemas: Sequence[Schema], shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the dimension names of a result; given names come first."""
+    """Return the dimension names of a result: given before assigned and default ones."""
     whole = next((schema.dims for schema in schemas if schema.shape == shape), ())
-    if whole and all(schema.dims == whole for schema in schemas):
+    if whole and all(schema.dims is whole for schema in schemas):
         return whole
     names = list(whole or default_dims(len(shape)))
-    for axis, name in enumerate(names):
-        if is_custom_name(name):
-            continue
-        own = (schema.dims[axis - len(shape)] for schema in schemas if schema.ndim >= len(shape) - axis)
-        found = next(filter(is_custom_name, own), name)
-        if found.casefold() not in map(str.casefold, names):
-            names[axis] = found
+    best = [
+        max([name, *(schema.dims[axis] for schema in schemas if schema.ndim >= -axis)], key=_name_rank)
+        for axis, name in enumerate(names, -len(names))
+    ]
+    if len({name.casefold() for name in best}) == len(best):
+        return tuple(best)
+    for axis, name in enumerate(best):
+        if name.casefold() not in map(str.casefold, names):
+            names[axis] = name
     return tuple(names)
+
+
+def _name_rank(name: str) -> int:
+    return is_custom_name(name) + is_given_name(name)
 
 
 def _dtype(function: Callable[..., Any], operands: Sequence[Any]) -> np.dtype[Any]:

@@ -121,8 +121,9 @@ class LabelMethods(WriteMethods):
     def rename(self, names: Mapping[str, str] | None = None, /, **by_name: str) -> Self:
         """Return the tensor with renamed dimensions, lazily; labels stay.
 
-        Dimensions of operands are matched by name. So the edges in both directions are ``A + A.T.rename(src="dst",
-        dst="src")``, which gives the dimensions of the transpose the names of those they are to meet.
+        Operands are matched by given names, and this gives them: ``A.rename(src="src")``
+        too, where a reader assigned the name. The other way round, ``A + A.T.rename(user="friend", friend="user")``
+        adds a transpose by position, since its dimensions have the names of those that they are to meet.
 
         Parameters
         ----------
@@ -145,8 +146,8 @@ class LabelMethods(WriteMethods):
         Examples
         --------
         >>> import sparrow as sp
-        >>> web = sp.from_coords([[0, 1], [1, 2]], [1, 1], shape=(3, 3), dims=("src", "dst"))
-        >>> (web + web.T.rename(src="dst", dst="src")).nnz
+        >>> knows = sp.from_coords([[0, 1], [1, 2]], [1, 1], shape=(3, 3), dims=("user", "friend"))
+        >>> (knows + knows.T.rename(user="friend", friend="user")).nnz
         4
         """
         wanted = _by_dimension(names, by_name, "rename: new names must be given by old name, such as rename(d0='row')")
@@ -156,7 +157,7 @@ class LabelMethods(WriteMethods):
             if name not in old.dims:
                 raise LabelError(f"no dimension {name!r}: dimensions are {', '.join(map(repr, old.dims))}")
         schema = replace(old, dims=tuple(wanted.get(dim, dim) for dim in old.dims))
-        if schema.dims == old.dims:
+        if schema.dims == old.dims and list(map(type, schema.dims)) == list(map(type, old.dims)):
             return self
         return self._from_node(replace(make_map(Cast(old.dtype), [scan]), schema=schema).with_labels(axis_labels(scan)))
 

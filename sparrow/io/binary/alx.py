@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.schema import Schema
+from sparrow.core.schema import Schema, assigned_dims
 from sparrow.errors import ExistsError, IngestError, InvalidValueError, NotFoundError, UnsupportedError
 from sparrow.io.base.coo_writer import WrittenFiles, write_coo
 from sparrow.io.base.magic import detect_compression
@@ -40,7 +40,7 @@ from sparrow.tensor.bundle import Bundle
 
 __all__ = ["FORMATS", "Alx", "AlxWriter", "shard_split"]
 
-_DIMS = ("src", "dst")
+_DIMS = assigned_dims("src", "dst")
 _VALUES = np.dtype(np.int64)
 _NAMES = np.frombuffer(b"row_tagcol_taggt_tag", np.uint8).copy()
 _SHARD = re.compile(

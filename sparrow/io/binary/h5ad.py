@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sparrow.core.schema import check_dims, check_dtype
+from sparrow.core.schema import assigned_dims, check_dims, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Option, Reader, Writer, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
@@ -107,7 +107,7 @@ class H5ad(Reader):
                 raise IngestError(f"there is no matrix {self.matrix!r}{hint}", name)
             matrix = _open_matrix(found, name, self.fill_value)
             sides = _name_groups(path)
-            usual = ("obs", "var") if sides[0] != sides[1] else (sides[0], sides[0] + "2")
+            usual = ("obs", "var") if sides[0] != sides[1] else assigned_dims(sides[0], sides[0] + "2")
             if not sides[1]:
                 usual = (sides[0], "component")
             labels = {}

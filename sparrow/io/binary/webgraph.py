@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparrow import storage
-from sparrow.core.schema import Schema
+from sparrow.core.schema import Schema, assigned_dims
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.coo_writer import write_coo
 from sparrow.io.base.registry import Duplicates, Format, Reader, Writer, shared
@@ -31,7 +31,7 @@ from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "AsciiGraphWriter", "WebGraph", "bvgraph_basename"]
 
-_DIMS = ("src", "dst")
+_DIMS = assigned_dims("src", "dst")
 _VALUES = np.dtype(np.int64)
 
 

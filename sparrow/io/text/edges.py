@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.schema import Schema, check_dtype, check_shape
+from sparrow.core.schema import Schema, assigned_dims, check_dtype, check_shape
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, check_disk_space, write_coo
 from sparrow.io.base.layout import TextLayout, dense_rows, is_integral, is_number, looks_like_sizes
@@ -44,7 +44,7 @@ from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Edges", "EdgesWriter"]
 
-_DIMS = ("src", "dst")
+_DIMS = assigned_dims("src", "dst")
 
 _YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
 """Seconds since 1970."""

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from sparrow import storage
 from sparrow.core.casting import is_rounded_integer
-from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
+from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, assigned_dims, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.coo_writer import write_coo
 from sparrow.io.base.magic import split_words
@@ -37,7 +37,7 @@ from sparrow.tensor.bundle import Bundle
 
 __all__ = ["FORMATS", "Libffm", "LibffmWriter"]
 
-_DIMS = ("row", "field", "col")
+_DIMS = assigned_dims("row", "field", "col")
 
 
 @shared
@@ -121,7 +121,7 @@ class Libffm(Reader):
                 folder / "y",
                 [samples.labels[first] for first in sorted(samples.labels)],
                 lambda rows: rows,
-                dims=("row",),
+                dims=_DIMS[:1],
                 dtype=np.dtype(np.float64),
                 weighted=True,
                 duplicates="error",
@@ -129,7 +129,7 @@ class Libffm(Reader):
                 profile=self.profile,
                 report=Report(),
             )
-            y = Schema((samples.count,), ("row",), np.dtype(np.float64), 0)
+            y = Schema((samples.count,), _DIMS[:1], np.dtype(np.float64), 0)
             storage.create(folder / "y", y, labels.files, **about)
             storage.write_bundle(folder, {"X": None, "y": None}, {"format": "libffm"})
         return os.fspath(self.dst)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from sparrow import storage
 from sparrow.core.casting import MAX_STORED_INTEGER, find_unrepresentable
-from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
+from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, assigned_dims, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
 from sparrow.io.base.layout import is_number
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, shared
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "Libsvm", "LibsvmWriter", "feature_tokens", "label_texts"]
 
+_DIMS = assigned_dims("row", "col")
 
 _LABEL = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 """Labels that are numbers."""
@@ -454,8 +455,8 @@ class _Ingest:
         self._unlabelled: _Location | None = None
         self._at_limit: _Location | None = None
         self._shifted: list[storage.DataFile] = []
-        self._x = self._writer("X", ("row", "col"), options.kind)
-        self._y = self._writer("y", ("row",), np.dtype(np.float64))
+        self._x = self._writer("X", _DIMS, options.kind)
+        self._y = self._writer("y", _DIMS[:1], np.dtype(np.float64))
         self._qid: storage.TensorWriter | None = None
 
     def _writer(self, name: str, dims: tuple[str, ...], dtype: np.dtype[Any]) -> storage.TensorWriter:
@@ -483,7 +484,7 @@ class _Ingest:
             self._y.write(_nonzero(piece.labels, self.rows))
         if piece.qids is not None:
             if self._qid is None:
-                self._qid = self._writer("qid", ("row",), np.dtype(np.int64))
+                self._qid = self._writer("qid", _DIMS[:1], np.dtype(np.int64))
             self._qid.write(_nonzero(piece.qids, self.rows))
         self.rows += count
         self._count += len(piece.values)
@@ -497,7 +498,7 @@ class _Ingest:
         self._at_limit = self._at_limit or piece.at_limit
         if piece.smallest == 0 and self._base == 1:
             self._shifted = self._x.finish()
-            self._x = self._writer("X", ("row", "col"), self._options.kind)
+            self._x = self._writer("X", _DIMS, self._options.kind)
         if self._base != 0:
             self._base = 0 if piece.smallest == 0 else 1
         if self._base == 0 and self._at_limit is not None:
@@ -539,14 +540,14 @@ class _Ingest:
         self._width = self._largest + 1 - self._base if self._largest >= 0 else 0
         if self._options.n_features is not None:
             self._width = self._options.n_features
-        x = Schema((self.rows, self._width), ("row", "col"), self._options.kind)
+        x = Schema((self.rows, self._width), _DIMS, self._options.kind)
         self._create("X", x, self._rewrite_shifted(self._x.finish()), extra={"index_base": self._base})
         if self._several:
             self._finish_labels()
         else:
-            self._create("y", Schema((self.rows,), ("row",), np.dtype(np.float64)), self._y.finish())
+            self._create("y", Schema((self.rows,), _DIMS[:1], np.dtype(np.float64)), self._y.finish())
         if self._qid is not None:
-            self._create("qid", Schema((self.rows,), ("row",), np.dtype(np.int64)), self._qid.finish())
+            self._create("qid", Schema((self.rows,), _DIMS[:1], np.dtype(np.int64)), self._qid.finish())
         members = {"X": {"index_base": self._base}, "y": {}} | ({"qid": {}} if self._qid is not None else {})
         storage.write_bundle(self._folder, members, {"format": "libsvm"})
 
@@ -566,9 +567,9 @@ class _Ingest:
         self._y.abort()
         header = self._options.headers.header
         names: Any = self._texts.distinct() if header is None else None
-        y = self._writer("y", ("row", "label"), np.dtype(np.bool_))
+        y = self._writer("y", assigned_dims("row", "label"), np.dtype(np.bool_))
         width = header.labels if header is not None else len(names)
-        schema = Schema((self.rows, width), ("row", "label"), np.dtype(np.bool_))
+        schema = Schema((self.rows, width), assigned_dims("row", "label"), np.dtype(np.bool_))
         done = 0
         for texts in self._texts.batches():
             lists = pc.split_pattern(texts, ",")
@@ -589,7 +590,7 @@ class _Ingest:
         """Return all files of ``X``; those written for base 1 are rewritten for base 0."""
         if not self._shifted:
             return files
-        again = self._writer("X", ("row", "col"), self._options.kind)
+        again = self._writer("X", _DIMS, self._options.kind)
         for old in self._shifted:
             path = os.fspath(self._folder / "X" / old.name)
             for group in range(len(read_footer(path, 2).rows)):

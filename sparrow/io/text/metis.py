@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.schema import Schema, check_dtype
+from sparrow.core.schema import Schema, assigned_dims, check_dtype
 from sparrow.errors import IngestError
 from sparrow.io.base.coo_writer import write_coo
 from sparrow.io.base.magic import split_words
@@ -33,7 +33,7 @@ from sparrow.sorting import Rows
 
 __all__ = ["FORMATS", "Metis"]
 
-_DIMS = ("src", "dst")
+_DIMS = assigned_dims("src", "dst")
 _COMMENT = "%"
 _LIST = re.compile(rb"(?m)^(?!%)[^\n]*\S[^\n]*$")
 """Line that is neither blank nor a comment."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.core.schema import check_dims, check_dtype, is_fill
+from sparrow.core.schema import assigned_dims, check_dims, check_dtype, is_fill
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import Format, Option, parse_names, shared
@@ -99,7 +99,7 @@ class MatrixMarket(NumberLinesReader):
 
     def begin(self, lines: HeaderReader, name: str) -> tuple[ElementParser, tuple[str, ...], dict[str, Any]]:
         """Parse the banner and the line of sizes."""
-        dims = check_dims(("row", "col") if self.dims is None else self.dims, 2)
+        dims = check_dims(assigned_dims("row", "col") if self.dims is None else self.dims, 2)
         matrix = _read_header(lines, name)
         dtype = matrix.layout.dtype if self.dtype is None else check_dtype(self.dtype)
         if matrix.layout.dtype.kind == "c" and dtype.kind != "c":

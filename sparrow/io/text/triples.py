@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dims
+from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, assigned_dims, check_dims
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.io.base.coo_writer import LabelEncoder, SpillQueue, WrittenFiles, write_coo
 from sparrow.io.base.detect import detect_format
@@ -46,7 +46,7 @@ from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Triples", "find_splits"]
 
-_DIMS = ("head", "relation", "tail")
+_DIMS = assigned_dims("head", "relation", "tail")
 _VALUES = np.dtype(np.int64)
 _SPLIT = re.compile(
     r"(?:.*[-_.])?(train|valid|validation|dev|test)(?:2id)?\.(?:txt|tsv|csv|del|triples)(?:\.(?:gz|zst|bz2|xz))?"

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.core.schema import Schema
+from sparrow.core.schema import AssignedName, Schema
 from sparrow.errors import CorruptionError, InvalidValueError, UnsupportedError
 from sparrow.relations.arrow import as_arrow
 from sparrow.relations.protocol import StoredColumn
@@ -352,6 +352,10 @@ def _choose_encoding(column: NDArray[Any], candidates: Sequence[Encoding], plain
 # -- metadata ------------------------------------------------------------------------------------
 
 
+_USUALLY_ASSIGNED = frozenset(("src", "dst", "row", "col", "head", "relation", "tail", "field"))
+"""Names taken as assigned by a reader where the metadata, of an older version, does not say it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """Metadata of a tensor in the log, apart from its files."""
@@ -376,6 +380,7 @@ class Metadata:
             "format_version": FORMAT_VERSION,
             "shape": list(schema.shape),
             "dims": list(schema.dims),
+            "assigned_dims": [dim for dim in schema.dims if type(dim) is AssignedName],
             "dtype": schema.dtype.name,
             "fill_value": _scalar_to_json(schema.fill_value),
             "stype": schema.stype,
@@ -405,7 +410,8 @@ class Metadata:
                 raise UnsupportedError(
                     f"{where} has format version {version}, this sparrow reads up to {FORMAT_VERSION}: update sparrow"
                 )
-            dims = tuple(data["dims"])
+            assigned = data.get("assigned_dims", _USUALLY_ASSIGNED)
+            dims = tuple(AssignedName(dim) if dim in assigned else dim for dim in data["dims"])
             dtype = np.dtype(data["dtype"])
             schema = Schema(
                 tuple(data["shape"]), dims, dtype, _scalar_from_json(data["fill_value"], dtype), data["stype"]
