@@ -20,11 +20,20 @@ from sparrow.engines.run import (
     reduce_all,
 )
 from sparrow.engines.sort_orders import sorted_order
+from sparrow.engines.summaries import (
+    best_elements,
+    count_values,
+    first_elements,
+    histogram,
+    sample_elements,
+    value_range,
+)
 from sparrow.engines.tracing import explained
 
 __all__ = [
-    "ENGINES", "DensityMap", "Engine", "EngineName", "Plan", "contract_sql", "count_nnz", "density", "device_of",
-    "engine_for", "evaluate", "evaluate_dense", "evaluate_element", "evaluate_many", "explain", "explained",
-    "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all", "register", "register_select",
-    "sorted_order", "unregister",
+    "ENGINES", "DensityMap", "Engine", "EngineName", "Plan", "best_elements", "contract_sql", "count_nnz",
+    "count_values", "density", "device_of", "engine_for", "evaluate", "evaluate_dense", "evaluate_element",
+    "evaluate_many", "explain", "explained", "first_elements", "histogram", "iter_blocks", "iter_sorted_blocks",
+    "open_partitions", "reduce_all", "register", "register_select", "sample_elements", "sorted_order", "unregister",
+    "value_range",
 ]  # fmt: skip

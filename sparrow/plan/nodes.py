@@ -31,7 +31,7 @@ from sparrow.relations.protocol import Relation
 
 __all__ = [
     "Accumulate", "Concat", "Contraction", "Dense", "Diagonal", "Estimator", "Map", "Node", "Reduce", "Reshape", "Root",
-    "Scan", "Score", "Sort", "Triangle", "WithFill", "axis_labels", "scans_of", "subscripts",
+    "Scan", "Score", "Sort", "TopK", "Triangle", "WithFill", "axis_labels", "scans_of", "subscripts",
 ]  # fmt: skip
 
 
@@ -461,6 +461,22 @@ class Sort(_Unary):
     """The elements of a scan sorted along the last axis in ascending order, NaN last."""
 
     schema: Schema
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TopK(_Unary):
+    """The largest or smallest stored elements of each line along the last axis.
+
+    Of equal ones the first are taken, and NaN only where nothing else is left.
+    """
+
+    k: int
+    largest: bool
+    schema: Schema
+
+    def label(self) -> str:
+        """Return the number of elements of a line."""
+        return f"{'largest' if self.largest else 'smallest'} {self.k} of each line"
 
 
 @dataclass(frozen=True, eq=False, slots=True)

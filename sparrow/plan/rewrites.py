@@ -20,7 +20,7 @@ from sparrow.kernels.coo import concat_blocks
 from sparrow.plan.contraction import as_elementwise, is_elementwise, make_contraction
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
 from sparrow.plan.estimates import estimate_operand
-from sparrow.plan.nodes import Concat, Contraction, Dense, Map, Node, Reduce, Scan, Sort, Triangle, WithFill
+from sparrow.plan.nodes import Concat, Contraction, Dense, Map, Node, Reduce, Scan, Sort, TopK, Triangle, WithFill
 from sparrow.plan.tuning import tuning
 from sparrow.relations.memory import MemoryRelation
 
@@ -166,7 +166,7 @@ def _concat_operand(node: Concat, key: BasicIndex, along: int) -> Concat | None:
     raise AssertionError("the index is within bounds")
 
 
-def _sort(node: Sort, key: BasicIndex) -> Sort | None:
+def _lines(node: Sort | TopK, key: BasicIndex) -> Node | None:
     last = key[-1]
     if node.schema.ndim < 2 or not isinstance(last, slice):
         return None
@@ -226,7 +226,8 @@ _NARROW: dict[type[Node], Callable[[Any, BasicIndex], Node | None]] = {
     Concat: _concat,
     Contraction: _contraction,
     Triangle: _triangle,
-    Sort: _sort,
+    Sort: _lines,
+    TopK: _lines,
     WithFill: _with_fill,
 }
 """Pushdown of an index per node type; the result of any other node is indexed afterwards."""

@@ -20,7 +20,7 @@ from sparrow.core.schema import (
 from sparrow.core.storage_types import COMPRESSED, infer_concat, infer_other, resolve_stype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.alignment import align_operands
-from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Reshape, Scan, Sort, Triangle, WithFill, axis_labels
+from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Reshape, Scan, Sort, TopK, Triangle, WithFill, axis_labels
 from sparrow.runtime import memory
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "make_reshape",
     "make_sort",
     "make_tile",
+    "make_topk",
     "make_triangle",
     "make_with_fill",
 ]
@@ -157,6 +158,11 @@ def make_sort(scan: Scan) -> Sort:
     stype = resolve_stype("sort", [old.stype], infer_other(old.stype))
     names = {axis: found for axis, found in axis_labels(scan).items() if axis < old.ndim - 1}
     return Sort(scan, Schema(old.shape, old.dims, old.dtype, old.fill_value, stype)).with_labels(names)
+
+
+def make_topk(scan: Scan, k: int, largest: bool) -> TopK:
+    """Return a scan with the k best stored elements of each line, the last axis."""
+    return TopK(scan, k, largest, scan.schema).with_labels(axis_labels(scan))
 
 
 def make_with_fill(scan: Scan, fill_value: Any, stype: str) -> WithFill:

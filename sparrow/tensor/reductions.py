@@ -812,32 +812,6 @@ class Reductions(Base):
         totals: NDArray[Any] = write_out(out, engines.evaluate_dense(node), f"np.{ufunc.__name__}.accumulate")
         return totals
 
-    def describe(self) -> dict[str, Any]:
-        """Return summary statistics of all elements and of the stored ones, in one scan.
-
-        Returns
-        -------
-        dict
-            ``nnz``, ``density``, ``min``, ``max``, ``sum``, ``mean`` and ``std`` (the extremes if there are elements);
-            ``stored_min``, ``stored_max``, ``stored_mean`` and ``stored_std``.
-
-        Examples
-        --------
-        >>> import sparrow as sp
-        >>> found = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2)).describe()
-        >>> int(found["nnz"]), int(found["max"]), float(found["stored_mean"])
-        (2, 5, 3.5)
-        """
-        scan = self.__sparrow_scan__()
-        names = ["nnz", "density", "sum", "mean", "std", "stored_min", "stored_max", "stored_mean", "stored_std"]
-        if scan.schema.size:
-            names[2:2] = ["min", "max"]
-        plain = {name: name.removeprefix("stored_") if name != "nnz" else "count" for name in names}
-        nodes = [
-            make_reduce(scan, plain[name], where="stored" if name.startswith("stored_") else "all") for name in names
-        ]
-        return dict(zip(names, engines.reduce_all(nodes), strict=True))
-
 
 # -- masks and initial values --------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from sparrow.tensor.exports import ExportMethods
 from sparrow.tensor.matching import resolve_key
 from sparrow.tensor.products import LinearOperatorMethods
 from sparrow.tensor.storage import StorageMethods
+from sparrow.tensor.summaries import SummaryMethods
 
 __all__ = ["Tensor"]
 
@@ -45,7 +46,7 @@ Part: TypeAlias = "slice | EllipsisType | list[Any] | NDArray[Any] | Tensor | No
 """Index that gives a tensor, whatever the number of dimensions."""
 
 
-class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods):
+class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods, StorageMethods):
     """Sparse array: a view of stored elements, or of an expression.
 
     Created by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing. Indexing

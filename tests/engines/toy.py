@@ -269,6 +269,18 @@ def _largest(array: Array, node: plan.Contraction) -> Array:
     return out
 
 
+def _topk(node: plan.TopK, dense: Array) -> Array:
+    """Return an array with the fill in place of all but the best of each line."""
+    fill = node.schema.fill_value
+    out = np.full_like(dense, fill)
+    for line in np.ndindex(dense.shape[:-1]):
+        at = np.flatnonzero(~is_fill(dense[line], fill))
+        sign = -1 if node.largest else 1
+        ranked = sorted(at.tolist(), key=lambda k: (bool(np.isnan(dense[line][k])), sign * dense[line][k].item(), k))
+        out[line][ranked[: node.k]] = dense[line][ranked[: node.k]]
+    return out
+
+
 def _dense_contraction(node: plan.Contraction, dense: Array) -> Any:
     """Add up products one by one; absent elements of fill 0 have no part."""
     (scan,) = node.scans
@@ -303,5 +315,6 @@ _CELLS: dict[type[Any], Callable[..., Array]] = {
     plan.Triangle: _triangle,
     plan.Diagonal: lambda node, dense: np.diagonal(dense, node.offset),
     plan.Sort: lambda node, dense: np.sort(dense, -1),
+    plan.TopK: _topk,
     plan.WithFill: lambda node, dense: dense,
 }

@@ -384,6 +384,30 @@ CASES: dict[str, Case | list[Case]] = {
         for name in ("argmax", "argmin", "nanargmax", "nanargmin", "count", "norm")
     },
     "sp.Tensor.describe": method("describe"),
+    "sp.Tensor.head": [
+        method("head", 1000),
+        lambda d: d.A.T.head(1000),
+        lambda d: (d.A + d.B).head(1000),
+        lambda d: d.A.head(d.nnz // 40),
+    ],
+    "sp.Tensor.tail": [method("tail", 1000), lambda d: d.A.T.tail(1000), lambda d: (d.A + d.B).tail(1000)],
+    "sp.Tensor.sample": [
+        method("sample", 1000, seed=0),
+        lambda d: d.A.sample(d.nnz // 45, seed=0),
+        lambda d: (d.A + d.B).sample(1000, seed=0),
+    ],
+    "sp.Tensor.topk": [
+        method("topk", 1000),
+        method("topk", 1000, largest=False),
+        lambda d: d.K.T.topk(1000),
+        lambda d: d.V.topk(1000),
+        lambda d: d.V.topk(1000, axis=0).compute(),
+        lambda d: d.A.topk(1, axis=1).save(d.path()),
+        lambda d: d.R.topk(3, axis=0).compute(),
+        lambda d: d.T.topk(1, axis=0).save(d.path()),
+    ],
+    "sp.Tensor.value_counts": [method("value_counts"), lambda d: d.K.value_counts("all")],
+    "sp.Tensor.hist": [method("hist"), lambda d: (d.A + d.B).hist([0.0, 1.0, 2.0], "all")],
     "sp.Tensor.trace": method("trace"),
     "sp.Tensor.nnz": lambda d: (d.A * d.B).nnz,
     "sp.Tensor.__matmul__": [

@@ -27,6 +27,7 @@ from sparrow.plan import (
     Root,
     Scan,
     Sort,
+    TopK,
     Triangle,
     WithFill,
     matrix_form,
@@ -51,6 +52,7 @@ _UNSUPPORTED: dict[type[Any], tuple[str, str]] = {
     WithFill: ("never", "every absent element becomes a stored one"),
     Reshape: _STRUCTURAL,
     Sort: ("notyet", "segmented sorts on the device"),
+    TopK: ("notyet", "selecting from segments on the device"),
     Triangle: _STRUCTURAL,
 }
 

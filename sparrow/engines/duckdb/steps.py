@@ -34,6 +34,7 @@ from sparrow.plan import (
     Reshape,
     Scan,
     Sort,
+    TopK,
     Triangle,
     WithFill,
 )
@@ -295,6 +296,7 @@ COMPILERS: dict[type[Node], Callable[[Any, ColumnNames, _Select], str]] = {
 
 UNSUPPORTED: dict[type[Node], tuple[str, str]] = {
     Sort: ("notyet", "sorting by window functions"),
+    TopK: ("notyet", "ranking by window functions"),
     WithFill: ("never", "every absent element becomes a row"),
     Accumulate: ("never", "SQL returns rows, not an array"),
 }

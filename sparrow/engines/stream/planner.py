@@ -21,7 +21,16 @@ from sparrow.engines.stream.product.operands import divide_memory
 from sparrow.engines.stream.product.product import lower_contraction
 from sparrow.engines.stream.reductions import build_reductions, group_by_scan
 from sparrow.engines.stream.repeats import split_repeats
-from sparrow.engines.stream.structural import ConcatOp, DiagonalOp, FillOp, ReshapeOp, SortOp, TriangleOp, ViewOp
+from sparrow.engines.stream.structural import (
+    ConcatOp,
+    DiagonalOp,
+    FillOp,
+    ReshapeOp,
+    SortOp,
+    TopKOp,
+    TriangleOp,
+    ViewOp,
+)
 from sparrow.engines.stream.tuning import tuning
 from sparrow.errors import UnsupportedError
 from sparrow.plan import (
@@ -34,6 +43,7 @@ from sparrow.plan import (
     Reshape,
     Scan,
     Sort,
+    TopK,
     Triangle,
     WithFill,
     is_elementwise,
@@ -52,6 +62,7 @@ BUILDERS: dict[type[Node], Callable[..., PhysicalOperator]] = {
     Triangle: TriangleOp,
     Diagonal: DiagonalOp,
     Sort: SortOp,
+    TopK: TopKOp,
     WithFill: FillOp,
 }
 """Operator of each kind of node, made of the node and its scans. ``Map`` and ``Reduce`` are missing: :class:`_Lowering`

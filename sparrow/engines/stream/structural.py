@@ -22,15 +22,16 @@ from sparrow.engines.stream.capabilities import Cursor, SmallEvaluation
 from sparrow.engines.stream.cursors import open_cursor, read_range
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.partitioning import fits_one_partition, is_large_slice, partition_bounds, range_slice
+from sparrow.engines.stream.selection import best_elements, best_of_lines
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize, concat_blocks, write_dense
 from sparrow.kernels.runs import group_starts, run_lengths
-from sparrow.plan import Accumulate, Concat, Diagonal, Node, Reshape, Scan, Triangle, concat_offsets
+from sparrow.plan import Accumulate, Concat, Diagonal, Node, Reshape, Scan, TopK, Triangle, concat_offsets
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
 
-__all__ = ["ConcatOp", "DiagonalOp", "FillOp", "ReshapeOp", "SortOp", "TriangleOp", "ViewOp", "accumulate"]
+__all__ = ["ConcatOp", "DiagonalOp", "FillOp", "ReshapeOp", "SortOp", "TopKOp", "TriangleOp", "ViewOp", "accumulate"]
 
 
 # -- concatenation -------------------------------------------------------------------------------------
@@ -470,6 +471,50 @@ class _VectorCursor:
         line = operator.transform(scan_reader.read_block(operator.children[0]), 0, operator.schema.shape[0])
         first, last = np.searchsorted(line.coords[0], [start, stop])
         return line.take(slice(int(first), int(last)))
+
+
+class TopKOp(UnaryOperator, SmallEvaluation):
+    """The best elements of each line along the last axis.
+
+    A vector is one line, read chunk by chunk.
+    """
+
+    node: TopK
+    is_fresh = False
+
+    def partitions(self) -> list[int]:
+        """Return the bounds of partitions; those of a vector are its ends."""
+        shape = self.schema.shape
+        return super().partitions() if len(shape) > 1 else [0, shape[0]] if shape[0] else [0]
+
+    def open(self, start: int, stop: int) -> Cursor:
+        """Open a cursor over the input, over all of it if it is a vector."""
+        return super().open(start, stop) if len(self.schema.shape) > 1 else _BestOfVectorCursor(self)
+
+    def transform(self, block: Block, start: int, stop: int) -> Block:
+        """Return the best elements of each line."""
+        return self.evaluate(block)
+
+    def evaluate(self, *blocks: Block) -> Block:
+        """Return all elements of the output."""
+        (block,) = blocks
+        starts = group_starts(block.coords[:-1], block.count)
+        return block.take(best_of_lines(np.append(starts, block.count), block.values, self.node.k, self.node.largest))
+
+
+class _BestOfVectorCursor:
+    __slots__ = ("_operator",)
+
+    def __init__(self, operator: TopKOp) -> None:
+        self._operator = operator
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the best elements in [start, stop)."""
+        node = self._operator.node
+        found = best_elements(self._operator.children[0], node.k, node.largest)
+        order = np.argsort(found.coords[0])
+        first, last = np.searchsorted(found.coords[0][order], [start, stop])
+        return found.take(order[int(first) : int(last)])
 
 
 def accumulate(node: Accumulate, scan: Scan) -> NDArray[Any]:

@@ -77,6 +77,11 @@ class StreamTuning:
     min_batch_elements: int = parameter(1 << 20, "elements", "Smaller slices are evaluated as rows of a partition.")
     batch_copies: float = parameter(16, "ratio", "Copies of a slice in memory; slices that fit so are not batched.")
     max_open_batches: int = parameter(2, "slices", "Slices with open cursors: one finishes while the next begins.")
+    sampled_share: int = parameter(
+        50,
+        "ratio",
+        "Samples of at most 1/n of the elements read the chunks that they hit; NumPy draws them one by one.",
+    )
 
 
 tuning = Tunable(
