@@ -195,6 +195,10 @@ class Backend(Protocol):
     def solver(self) -> Solver:
         """Solver, as in :class:`sparrow.models.ALS`."""
 
+    @property
+    def threads(self) -> int:
+        """Number of partitions to solve at once."""
+
     def activate(self) -> AbstractContextManager[Any]:
         """Make the device current for a thread, for the length of a block."""
 
@@ -223,7 +227,7 @@ def _solve_partitions(
     advance: Callable[[int], None],
     offsets: NDArray[np.float32] | None,
 ) -> float | None:
-    """Solve all partitions on threads and return the sum of squared errors.
+    """Solve all partitions and return the sum of squared errors.
 
     None means that equations are singular.
     """
@@ -239,7 +243,7 @@ def _solve_partitions(
             solved.write(part.first, factors)
         return None if failed is not None and failed >= 0 else len(part.cols)
 
-    for count in ordered_map(solve_partition, side.partitions(), settings.current().threads):
+    for count in ordered_map(solve_partition, side.partitions(), backend.threads):
         if count is None:
             return None
         advance(count)
@@ -262,6 +266,11 @@ class CPUBackend:
     solver: Solver
     cg_steps: int = 0
     block: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Number of threads in the settings."""
+        return settings.current().threads
 
     def activate(self) -> AbstractContextManager[None]:
         """Do nothing."""

@@ -15,7 +15,6 @@ from sparrow.models.als_data import RowPartition
 from sparrow.models.als_solvers import PartitionSolver, Solver
 from sparrow.models.factor_table import FactorTable, Table, TableStatistics
 from sparrow.models.tuning import tuning
-from sparrow.runtime import settings
 
 __all__ = ["DeviceBackend", "DeviceTable"]
 
@@ -124,6 +123,9 @@ class DeviceBackend:
         self._device, self._cg_steps, self._block = device, steps, block
         self._tables: list[DeviceTable] = []
 
+    threads = 1
+    """Threads that submit work: several contend for the driver (decision 014)."""
+
     def activate(self) -> AbstractContextManager[Any]:
         """Make the device current for a thread, for the length of a block."""
         return self._device.here()
@@ -166,7 +168,7 @@ class DeviceBackend:
         return self._partition_solver(weighted, np.empty((0, len(weighted)), np.float32), "exact")
 
     def _partition_solver(self, matrix: NDArray[Any], basis: NDArray[np.float32], solver: Solver) -> PartitionSolver:
-        device, threads = self._device, settings.current().threads
+        device = self._device
         with self.activate():
             method = least_squares.Solver(solver, device.put(matrix), self._cg_steps, self._block)
             rotation = device.put(basis) if len(basis) and solver != "exact" else None
@@ -197,7 +199,7 @@ class DeviceBackend:
                 factors[at] = after.astype(np.float32, copy=False)
                 return error
 
-            free = device.room() // (2 * threads)
+            free = device.room() // 2
             batch_ratings = max(free // (2 * method.room(1, 1)), 1)
             try:
                 errors = [

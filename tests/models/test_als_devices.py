@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import engines
 from sparrow.engines.cupy import CuPy, least_squares
+from sparrow.engines.cupy.tuning import tuning
 from sparrow.errors import ConvergenceError, InvalidValueError, MissingDependencyError, TooLargeError
 from sparrow.models import ALS
 from tests.engines.conftest import device as any_device
@@ -194,14 +197,34 @@ def test_missing_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_batches_group_similar_lengths() -> None:
-    method = least_squares.Solver("exact", np.zeros(16, np.float32))
+    method, limits = least_squares.Solver("exact", np.zeros(16, np.float32)), tuning()
     counts = np.sort(np.random.default_rng(0).zipf(1.5, 1000).clip(max=5000))
     result = list(least_squares.split_batches(counts, method, 64, 1 << 20))
     assert [first for first, _ in result] == [0, *(last for _, last in result[:-1])]
     assert result[-1][1] == len(counts)
     for first, last in result:
-        assert counts[last - 1] <= counts[first] * 1.25 + 4
+        assert counts[last - 1] <= counts[first] * limits.batch_length_ratio + limits.batch_length_slack
         assert last - first == 1 or (last - first) * method.room(int(counts[last - 1]), 64) <= 1 << 20
+
+
+def test_one_thread_submits_to_a_device() -> None:
+    threads = set()
+
+    class Watched(StandIn):
+        def solve(self, matrices: Any, vectors: Any) -> Any:
+            threads.add(threading.get_ident())
+            return super().solve(matrices, vectors)
+
+    ratings = sp.random((4000, 50), density=0.1, seed=1)
+    with (
+        on(Watched()),
+        sp.config(threads=4),
+        sparrow.testing.tune(
+            "models", als_partition_rows=64, als_partition_min_ratings=64, als_partition_max_ratings=256
+        ),
+    ):
+        ALS(4, engine="cupy", solver="exact", epochs=2).fit(ratings)
+    assert len(threads) == 1
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -429,7 +429,7 @@ def batches():
         at = np.random.default_rng(k).permutation(rows) * count + k
         yield pa.record_batch({"i": at, "j": at % 1000, "k": at % 7, "l": at % 5, "value": at * 0.5 + 1})
 schema = next(batches()).schema
-sp.config(memory_limit="250MB", temp_directory=sys.argv[1])
+sp.config(memory_limit="250MB", temp_directory=sys.argv[1], threads=2)
 small = pa.RecordBatchReader.from_batches(schema, [next(batches()).slice(0, 1000)])
 sp.ingest.columns(small, sys.argv[1] + "/small.sparrow", coords=list("ijkl"), value="value")  # compiles
 A = sp.ingest.columns(

@@ -22,7 +22,9 @@ class CuPyTuning:
         1 << 22, "elements", "Largest tile: busies a device, and leaves others to be decoded meanwhile."
     )
     product_bytes: int = parameter(64, "bytes", "Device memory per multiplication until it is added up.")
-    batch_length_ratio: float = parameter(1.25, "ratio", "Longest row of a batch over its shortest, slack aside.")
+    batch_length_ratio: float = parameter(
+        8.0, "ratio", "Longest row of a batch over its shortest, slack aside: launches cost more than padding."
+    )
     batch_length_slack: int = parameter(4, "elements", "Elements by which the longest row may exceed that ratio.")
     resident_element_bytes: int = parameter(64, "bytes", "Device memory per element of the operand that is resident.")
 
