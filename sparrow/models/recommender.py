@@ -464,10 +464,10 @@ def _as_matrix(given: Any) -> Tensor | None:
 def align_items(history: Tensor, training: Tensor | None, what: str = "the histories") -> Tensor:
     """Return histories with the items of the training tensor, aligned by label.
 
-    Dimensions are matched by name. Unknown items have no factors and are dropped.
+    Dimensions are matched by name. Unknown items have no factors and are dropped; some must be known.
     """
     history = orient(history, training)
-    aligned: Tensor = match_axes(history, training, {1: 1}, what, "pattern", "the training tensor")
+    aligned: Tensor = match_axes(history, training, {1: 1}, what, "mask", "the training tensor")
     return aligned
 
 

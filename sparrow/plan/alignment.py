@@ -28,6 +28,7 @@ from sparrow.plan.nodes import Concat, Scan, axis_labels
 from sparrow.plan.tuning import tuning
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import settings
+from sparrow.runtime.caller import warn_caller
 
 __all__ = [
     "Join",
@@ -171,16 +172,45 @@ def align_contraction(operands: Sequence[Any], indices: Sequence[Sequence[int]])
                 f"labels of dimension {dim!r} differ between operands, and another has no labels: label it, or take "
                 "the others at equal labels with sel()"
             )
+        dims = [operands[k].schema.dims[axis] for k, axis in found]
         common, positions = _join_labels(list(found.values()), _effective_join("inner"), dim)
         if not len(common) and all(names.length for names in found.values()):
-            others = " and ".join(f"{operands[k].schema.dims[axis]!r}" for k, axis in found)
+            others = " and ".join(map(repr, dims))
+            examples = " and ".join(repr(names.array()[0].as_py()) for names in found.values())
             raise LabelError(
-                f"contracted dimensions {others} have no label in common: relabel one with set_labels(), or pass an "
-                "array to match by position"
+                f"contracted dimensions {others} have no label in common, such as {examples}: transpose an operand "
+                "(A @ A.T), relabel one with set_labels(), or pass an array to match by position"
             )
+        if settings.current().join == "auto":
+            lengths = [names.length for names in found.values()]
+            for (one, size), (other, length) in itertools.combinations(zip(dims, lengths, strict=True), 2):
+                _warn_of_overlap(len(common), (one, size), (other, length))
         for (k, axis), own in zip(found, positions, strict=True):
             out[k] = reindex_axis(out[k], axis, own)
     return out
+
+
+def _warn_of_overlap(common: int, one: tuple[str, int], other: tuple[str, int]) -> None:
+    """Warn of a product along dimensions that share only some labels.
+
+    Where given names and sizes differ, labels that happen to be equal, such as numbers, may mean different things.
+
+    Parameters
+    ----------
+    common
+        Number of labels that both have.
+    one, other
+        Name and number of labels of each dimension.
+    """
+    (longer, size), (shorter, length) = sorted((one, other), key=lambda each: -each[1])
+    if size == length or longer == shorter or not (is_given_name(longer) and is_given_name(shorter)):
+        return
+    counted = f"{common} of {size:,} labels of {longer!r} {'is' if common == 1 else 'are'} among those of {shorter!r}"
+    warn_caller(
+        f"{counted}, and only those are multiplied: transpose an operand (A @ A.T) if they are not the same things, or "
+        "accept it with sp.config(join='inner')",
+        UserWarning,
+    )
 
 
 def align_mask(mask: Scan, result: Scan, operands: Sequence[Scan]) -> Scan:

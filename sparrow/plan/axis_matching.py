@@ -114,8 +114,8 @@ def _check_match(mine: pa.Array, theirs: pa.Array, positions: Any, what: str, wh
         )
     if rule != "pattern" and len(mine) and len(missing) and len(missing) == len(positions):
         raise LabelError(
-            f"{what} and {whose} have no label in common: relabel one with set_labels(), or pass an array to match by "
-            "position"
+            f"{what} and {whose} have no label in common, such as {mine[0].as_py()!r} and {theirs[0].as_py()!r}: "
+            "relabel one with set_labels(), or pass an array to match by position"
         )
 
 
