@@ -64,6 +64,7 @@ PARTS = {
         ),
     ),
     "tiny": Part("Tiny tensors", lambda part, small: part.run(rounds=5 if small else 100)),
+    "startup": Part("Start", lambda part, small: part.run(rounds=3 if small else 10)),
     "labels": Part("Labels", lambda part, small: part.run(small, rounds=3 if small else 5)),
     "batches": Part("Mini-batches", lambda part, small: part.run(small, rounds=3 if small else 5)),
     "text": Part(

@@ -25,8 +25,8 @@ _GRID = {"regularization": (0.05, 0.2, 1.0), "unobserved_weight": (1e-4, 1e-3, 1
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command(short_help="Factors of a matrix by alternating least squares.")(als)
-    app.command(short_help="Recommendations of a saved ALS model.")(recommend)
+    app.command()(als)
+    app.command()(recommend)
 
 
 def als(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import importlib
 import os
 import re
 import signal
@@ -11,38 +11,65 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
-from sparrow.cli import als, datasets, exporting, graphs, ingesting, reading, training, upkeep
 from sparrow.cli.arguments import QUERY_THREAD
+from sparrow.cli.lazy import LazyCommand, LazyGroup
 from sparrow.cli.spelling import Program
-from sparrow.io.base.registry import Format, formats
 from sparrow.runtime.events import emit
 from sparrow.runtime.foreign_errors import is_interrupt
 
-__all__ = ["main", "program"]
+__all__ = ["VERBS", "program", "run"]
 
-VERBS = (
-    *("demo", "ingest", "export", "info", "show", "sql", "explain", "multiply", "graph", "pagerank"),
-    *("als", "recommend", "train", "predict", "datasets"),
-    *("append", "resize", "files", "orders", "compact", "verify", "history", "restore", "vacuum"),
-)
+VERBS = {
+    "demo": ("reading", "Store, slice, query and multiply two real data sets."),
+    "ingest": ("ingesting", "Store files as tensors."),
+    "export": ("exporting", "Write a tensor to Parquet, CSV, .npz, libsvm."),
+    "info": ("reading", "Shape, entries, bytes, files and version of a tensor."),
+    "show": ("reading", "Entries of a tensor or of a part of it."),
+    "sql": ("reading", "Query stored tensors in SQL."),
+    "explain": ("reading", "Show how a part would be read and what is skipped."),
+    "multiply": ("reading", "Multiply a stored matrix and a dense vector or matrix."),
+    "graph": ("graphs", "Algorithms on a stored graph."),
+    "pagerank": ("graphs", "The PageRank of the nodes of a graph."),
+    "als": ("als", "Factors of a matrix by alternating least squares."),
+    "recommend": ("als", "Recommendations of a saved ALS model."),
+    "train": ("training", "A linear model or factorization machine by gradient descent."),
+    "predict": ("training", "Predictions of a trained model."),
+    "datasets": ("datasets", "Published data sets: sources, licences, how to fetch them."),
+    "append": ("upkeep", "Add the entries of a table or tensor."),
+    "resize": ("upkeep", "Grow or cut dimensions."),
+    "files": ("upkeep", "Data files: rows, bytes, first and last entry."),
+    "orders": ("upkeep", "List sort orders, or add one."),
+    "compact": ("upkeep", "Rewrite small files as full ones."),
+    "verify": ("upkeep", "Read every file and report damage."),
+    "history": ("upkeep", "Versions of a tensor."),
+    "restore": ("upkeep", "Make an old version the newest."),
+    "vacuum": ("upkeep", "Delete files that no recent version uses."),
+}
+"""Commands from first steps to maintenance: the module of ``sparrow.cli`` that adds them, and their line of help."""
 
 
-class _Verbs(TyperGroup):
-    """Commands in a fixed order, from first steps to maintenance."""
+class _Verbs(LazyGroup):
+    """Commands of the program."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=VERBS.index)
+    @property
+    def lazy_commands(self) -> dict[str, LazyCommand]:
+        return {name: LazyCommand(summary, partial(_add, module)) for name, (module, summary) in VERBS.items()}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments; completion options may be followed by the name of a shell."""
         if len(args) == 2 and args[0] in ("--show-completion", "--install-completion"):
             _complete(args[1], args[0] == "--install-completion")
         return super().parse_args(ctx, args)
+
+
+def _add(module: str, app: typer.Typer) -> None:
+    """Add the commands of a module to a program."""
+    importlib.import_module(f"sparrow.cli.{module}").add_to(app)
 
 
 def _complete(shell: str, install: bool) -> NoReturn:
@@ -94,14 +121,15 @@ def general(
       sparrow show a9a.sparrow/X "5:9"
       sparrow sql "select col, count(*) from X group by col" X=a9a.sparrow/X
     """
-    from sparrow.runtime import settings
+    if any(each is not None for each in (memory_limit, threads, temp_directory, progress)):
+        from sparrow.runtime import settings
 
-    settings.config(memory_limit=memory_limit, threads=threads, temp_directory=temp_directory, progress=progress)
+        settings.config(memory_limit=memory_limit, threads=threads, temp_directory=temp_directory, progress=progress)
 
 
 def program() -> typer.Typer:
-    """Return the program, with a command for each registered format."""
-    app = Program(
+    """Return the program."""
+    return Program(
         name="sparrow",
         cls=_Verbs,
         callback=general,
@@ -110,18 +138,9 @@ def program() -> typer.Typer:
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for verbs in (ingesting, exporting, reading, graphs, als, training, datasets, upkeep):
-        verbs.add_to(app)
-    return app
 
 
-@functools.lru_cache(maxsize=1)
-def _command(known: tuple[Format, ...]) -> Any:
-    """Return the program for a set of formats, built once."""
-    return typer.main.get_command(program())
-
-
-def main(args: Sequence[str] | None = None) -> NoReturn:
+def run(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit.
 
     Parameters
@@ -129,57 +148,88 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     args
         Arguments after the program name; those of the process by default.
     """
-    from sparrow.errors import SparrowError
-
-    with _terminable() as ended, warnings.catch_warnings():
+    with _interruptible() as signals, warnings.catch_warnings():
         warnings.filterwarnings("default", category=UserWarning)
         warnings.showwarning = _show_warning
         try:
             emit("cli.run")
-            _command(tuple(formats().values()))(args=None if args is None else list(args), prog_name="sparrow")
+            command: Any = typer.main.get_command(program())
+            with _plain_completion():
+                command(args=None if args is None else list(args), prog_name="sparrow")
         except SystemExit as end:
             if end.code == 130:
-                _exit_interrupted(ended)
+                _exit_interrupted(signals)
             raise
-        except (SparrowError, OSError) as error:
-            _print_error(f"error: {_format_error(error)}")
-            for text in getattr(error, "__notes__", ()):
-                print(text, file=sys.stderr)
-        except MemoryError:
-            _print_error(
-                "error: out of memory: set --memory-limit below the memory of the machine, or read a smaller part"
-            )
-        except RuntimeError as error:
-            # A signal that arrives while a lock is taken makes Python raise the error of its release instead.
-            if not is_interrupt(error):
+        except KeyboardInterrupt:
+            _exit_interrupted(signals)
+        except Exception as error:
+            # A signal that arrives while a lock is taken or an extension is imported becomes another error.
+            if signals or is_interrupt(error):
+                _exit_interrupted(signals)
+            if not _report(error):
                 raise
-            _exit_interrupted(ended)
     sys.exit(1)
 
 
 @contextmanager
-def _terminable() -> Iterator[list[int]]:
-    """Make SIGTERM clean up as Ctrl-C does; yield a list that records it."""
-    ended: list[int] = []
+def _plain_completion() -> Iterator[None]:
+    """Hide rich from completion: typer would import it to strip markup from help."""
+    if "_SPARROW_COMPLETE" not in os.environ:
+        yield
+        return
+    hidden = sys.modules.get("rich")
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["rich"]
+        if hidden is not None:
+            sys.modules["rich"] = hidden
+
+
+def _report(error: Exception) -> bool:
+    """Print an error that is no fault of the program; return whether it is one."""
+    from sparrow.errors import SparrowError
+
+    if isinstance(error, SparrowError | OSError):
+        _print_error(f"error: {_format_error(error)}")
+        for text in getattr(error, "__notes__", ()):
+            print(text, file=sys.stderr)
+    elif isinstance(error, MemoryError):
+        _print_error("error: out of memory: set --memory-limit below the memory of the machine, or read a smaller part")
+    else:
+        return False
+    return True
+
+
+@contextmanager
+def _interruptible() -> Iterator[list[int]]:
+    """Make SIGTERM clean up as Ctrl-C does; yield a list that records both."""
+    signals: list[int] = []
 
     def end(number: int, frame: Any) -> None:
-        ended.append(number)
+        signals.append(number)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield ended
+        yield signals
         return
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number, handler in before.items():
+        if number == signal.SIGTERM or handler is signal.default_int_handler:  # a job in the background ignores Ctrl-C
+            signal.signal(number, end)
     try:
-        yield ended
+        yield signals
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _exit_interrupted(ended: list[int]) -> NoReturn:
+def _exit_interrupted(signals: Sequence[int]) -> NoReturn:
     """Report the interrupt and exit, at once if a query is still running."""
-    _print_error("terminated" if ended else "interrupted")
-    code = 128 + (ended[0] if ended else signal.SIGINT)
+    number = signal.SIGTERM if signal.SIGTERM in signals else signal.SIGINT
+    _print_error("terminated" if number == signal.SIGTERM else "interrupted")
+    code = 128 + number
     if any(thread.name == QUERY_THREAD for thread in threading.enumerate()):
         os._exit(code)
     sys.exit(code)

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import typer
 
@@ -23,6 +23,7 @@ __all__ = [
     "QUERY_THREAD",
     "AsJson",
     "At",
+    "Engine",
     "Index",
     "StoredPath",
     "finite",
@@ -48,6 +49,7 @@ At: TypeAlias = Annotated[
     str | None,
     typer.Option("--at", metavar="VERSION", help="A version, as history names it, or a time: 2026-11-22."),
 ]
+Engine: TypeAlias = Literal["auto", "cupy", "duckdb", "stream"]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 
 

@@ -13,7 +13,7 @@ __all__ = ["add_to"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command(short_help="Published data sets: sources, licences, how to fetch them.")(datasets)
+    app.command()(datasets)
 
 
 def datasets(

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sparrow.cli.arguments import AsJson, At, StoredPath, open_any, parse_index, write_json
-from sparrow.cli.formats import command, given, list_option, parameter
-from sparrow.io.base.registry import DeclaredOption, formats, options_of
+from sparrow.cli.formats import command, declarations, given, list_option, parameter
 
 __all__ = ["add_to"]
 
@@ -30,8 +29,9 @@ Examples:
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
-    written = [each for each in formats().values() if each.writer is not None]
-    names: Any = Literal[tuple(each.name for each in written)]
+    written = {each.name: each.writer for each in declarations().formats if each.writer is not None}
+    names: Any = Literal[tuple(written)]
+    options = {each.name: each for writer in written.values() for each in writer}
     first: list[tuple[str, Any, Any]] = [
         ("context", typer.Context, inspect.Parameter.empty),
         ("path", StoredPath, inspect.Parameter.empty),
@@ -63,18 +63,10 @@ def add_to(app: typer.Typer) -> None:
 
     parameters = [
         *(keyword(*each) for each in first),
-        *map(parameter, _options()),
+        *map(parameter, options.values()),
         *(keyword(*each) for each in last),
     ]
-    app.command("export", short_help="Write a tensor to Parquet, CSV, .npz, libsvm.")(
-        command(_export, parameters, HELP)
-    )
-
-
-def _options() -> list[DeclaredOption]:
-    """Return the options of all formats, each once."""
-    every = (each for known in formats().values() if known.writer for each in options_of(known.writer))
-    return list({each.name: each for each in every}.values())
+    app.command("export")(command(_export, parameters, HELP))
 
 
 def _export(
@@ -91,6 +83,7 @@ def _export(
 ) -> None:
     from sparrow.io.base.export import export as written
     from sparrow.io.base.export import unwritten_labels
+    from sparrow.io.base.registry import formats, options_of
     from sparrow.tensor import Tensor
 
     source = open_any(path, at)
@@ -101,7 +94,8 @@ def _export(
         if not isinstance(source, Tensor):
             raise typer.BadParameter(f"{index!r} is one element: pass a slice, such as '5:6'")
     started = time.perf_counter()
-    options = _options()
+    every = (each for known in formats().values() if known.writer for each in options_of(known.writer))
+    options = list({each.name: each for each in every}.values())
     rows = written(source, target, format, overwrite=overwrite, **given(context, options, words))
     seconds = time.perf_counter() - started
     if as_json and target != "-":

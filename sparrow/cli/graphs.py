@@ -38,7 +38,6 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     verbs = Program(
         name="graph",
-        short_help="Algorithms on a stored graph.",
         rich_markup_mode=None,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -72,7 +71,7 @@ def add_to(app: typer.Typer) -> None:
     ):
         verbs.command(name, short_help=short)(command)
     app.add_typer(verbs)
-    app.command(short_help="The PageRank of the nodes of a graph.")(pagerank)
+    app.command()(pagerank)
 
 
 def degrees(

@@ -14,42 +14,55 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from sparrow.cli.arguments import AsJson, format_shape, open_all, write_json
-from sparrow.cli.formats import command, given, list_option, parameter
+from sparrow.cli.formats import DeclaredFormat, command, declarations, given, list_option, parameter
+from sparrow.cli.lazy import LazyCommand, LazyGroup
 from sparrow.cli.spelling import Program
-from sparrow.errors import IngestError, NotFoundError
-from sparrow.io.base.registry import Format, description_of, formats, options_of
-from sparrow.io.base.suggestion import PLACEHOLDER, with_destination
 from sparrow.runtime.resources import data_folder
 
 __all__ = ["add_to"]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to the program: formats and recipes."""
+    """Add the command to the program."""
     ingest = Program(no_args_is_help=True, rich_markup_mode=None, callback=_ingest, cls=_Formats)
-    for known in formats().values():
-        if known.reader is not None:
-            ingest.command(known.name, short_help=known.summary)(_command_for(known))
+    app.add_typer(ingest, name="ingest")
+
+
+def _add_format(known: DeclaredFormat, app: typer.Typer) -> None:
+    app.command(known.name)(_command_for(known))
+
+
+def _add_recipe(script: str, name: str, app: typer.Typer) -> None:
     own = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-    for script in sorted(data_folder("ingest").iterdir(), key=lambda entry: entry.name):
-        if script.name.endswith(".py"):
-            title = script.read_text(encoding="utf-8").split("\n", 1)[0].strip('"')
-            name = script.name.removesuffix(".py")
-            ingest.command(name, short_help=f"Recipe: {title}", context_settings=own)(_recipe(str(script), name))
-    app.add_typer(ingest, name="ingest", short_help="Store files as tensors.")
+    app.command(name, context_settings=own)(_recipe(script, name))
 
 
-class _Formats(TyperGroup):
-    """Subcommands whose name may be omitted: the format is then detected."""
+class _Formats(LazyGroup):
+    """Formats and recipes. Their name may be omitted: the format is then detected."""
+
+    @property
+    def lazy_commands(self) -> dict[str, LazyCommand]:
+        found = {
+            known.name: LazyCommand(known.summary, partial(_add_format, known))
+            for known in declarations().formats
+            if known.reader is not None
+        }
+        for script in sorted(data_folder("ingest").iterdir(), key=lambda entry: entry.name):
+            if script.name.endswith(".py"):
+                title = script.read_text(encoding="utf-8").split("\n", 1)[0].strip('"')
+                name = script.name.removesuffix(".py")
+                found[name] = LazyCommand(f"Recipe: {title}", partial(_add_recipe, str(script), name))
+        return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Insert the detected format if none is named."""
         if self.get_command(ctx, args[0]) is None and (args[0] == "-" or not args[0].startswith("-")):
+            from sparrow.errors import IngestError, NotFoundError
             from sparrow.io.base.command_line import option_flags
             from sparrow.io.base.detect import detect_format
+            from sparrow.io.base.suggestion import PLACEHOLDER, with_destination
 
             words = [*itertools.takewhile(lambda word: word == "-" or not word.startswith("-"), args)]
             files, target = (words[:-1], words[-1]) if len(words) > 1 else (words, PLACEHOLDER)
@@ -83,6 +96,8 @@ def _group_options(words: Sequence[str], flags: Mapping[str, str]) -> dict[str, 
 
 def _repeat(command: str, options: Mapping[str, Sequence[str]], flags: Mapping[str, str]) -> str:
     """Return a suggested command with the typed options of its format."""
+    from sparrow.io.base.registry import formats, options_of
+
     found = re.search(r"\bsparrow ingest (\S+) ", command)
     reader = getattr(formats().get("" if found is None else found[1]), "reader", None)
     known = {*options} if reader is None else {each.name for each in options_of(reader)}
@@ -149,7 +164,7 @@ def _recipe(script: str, name: str) -> Callable[[typer.Context], None]:
     return run
 
 
-def _command_for(format: Format) -> Callable[..., None]:
+def _command_for(format: DeclaredFormat) -> Callable[..., None]:
     """Return the command of a format."""
     reader = format.reader
     assert reader is not None
@@ -166,19 +181,19 @@ def _command_for(format: Format) -> Callable[..., None]:
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, **defaults.get(name, {}))
             for name, kind in fixed.items()
         ),
-        *map(parameter, options_of(reader)),
+        *map(parameter, reader.options),
         inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson),
     ]
-    text = description_of(reader).replace("``", "")
+    text = reader.description.replace("``", "")
     if reader.examples:
         lines = reader.examples.split("\n")
         title = "Example" if sum(line.startswith("sparrow ") for line in lines) == 1 else "Examples"
         text += "\n\n\b\n" + f"{title}:\n" + "\n".join(f"  {line}" for line in lines)
-    return command(partial(_run, format), parameters, text)
+    return command(partial(_run, format.name), parameters, text)
 
 
 def _run(
-    known: Format,
+    name: str,
     /,
     *,
     context: typer.Context,
@@ -188,20 +203,25 @@ def _run(
     **words: Any,
 ) -> None:
     """Ingest, and report what was stored."""
+    from sparrow.errors import IngestError
+    from sparrow.io.base.registry import formats, options_of
+    from sparrow.io.base.suggestion import with_destination
     from sparrow.tensor.display import human_bytes
+
+    known = formats()[name].reader
+    assert known is not None
 
     given_words = [*([source] if isinstance(source, str) else source or ()), *([] if target is None else [target])]
     if not given_words:
         context.fail("Missing SRC and DST, the files and the folder to create")
     if len(given_words) < 2:
-        context.fail(_missing([known.name, *given_words]))
+        context.fail(_missing([name, *given_words]))
     *words_before, target = given_words
-    source = words_before if known.reader is not None and known.reader.accepts_many else words_before[0]
-    assert known.reader is not None
-    options = options_of(known.reader)
+    source = words_before if known.accepts_many else words_before[0]
+    options = options_of(known)
     files = source[0] if isinstance(source, list) and len(source) == 1 else source
     started = time.perf_counter()
-    reader = known.reader(files, target, **given(context, options, words))
+    reader = known(files, target, **given(context, options, words))
     try:
         reader.ingest(report=True)
     except IngestError as error:

@@ -17,6 +17,7 @@ import typer
 from sparrow.cli.arguments import (
     AsJson,
     At,
+    Engine,
     Index,
     StoredPath,
     format_shape,
@@ -27,7 +28,6 @@ from sparrow.cli.arguments import (
     write_json,
     write_table,
 )
-from sparrow.engines import ENGINES
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,22 +38,14 @@ __all__ = ["add_to"]
 
 _CSV_BATCH_ROWS = 65_536
 
-Engine: TypeAlias = Literal[ENGINES]  # type: ignore[valid-type]
 Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    for command, short in (
-        (demo, "Store, slice, query and multiply two real data sets."),
-        (info, "Shape, entries, bytes, files and version of a tensor."),
-        (show, "Entries of a tensor or of a part of it."),
-        (sql, "Query stored tensors in SQL."),
-        (explain, "Show how a part would be read and what is skipped."),
-        (multiply, "Multiply a stored matrix and a dense vector or matrix."),
-    ):
+    for command in (demo, info, show, sql, explain, multiply):
         # An index such as -1 or -5: is not an option.
-        app.command(short_help=short, context_settings={"ignore_unknown_options": command in (show, explain)})(command)
+        app.command(context_settings={"ignore_unknown_options": command in (show, explain)})(command)
 
 
 def demo(

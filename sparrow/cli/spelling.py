@@ -9,19 +9,20 @@ from functools import partial
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
-from sparrow.errors import IngestError, SparrowError
-from sparrow.runtime.progress import respelled_notes
+from sparrow.cli.parsing import Command, Group
 
 __all__ = ["Program"]
 
 
-class _Command(TyperCommand):
+class _Command(Command):
     """Command whose errors name its options."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
+        from sparrow.errors import IngestError, SparrowError
+        from sparrow.runtime.progress import respelled_notes
+
         flags = {
             option.name: (option.opts[0], option.secondary_opts[0] if option.secondary_opts else None)
             for option in self.params
@@ -41,6 +42,9 @@ class _Command(TyperCommand):
 
 class Program(typer.Typer):
     """Program whose commands name their options in errors."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"cls": Group, **options})
 
     def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
         """Return a decorator that makes a command of a function."""

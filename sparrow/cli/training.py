@@ -23,8 +23,8 @@ _LINES_PER_WRITE = 1 << 16
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    app.command(short_help="A linear model or factorization machine by gradient descent.")(train)
-    app.command(short_help="Predictions of a trained model.")(predict)
+    app.command()(train)
+    app.command()(predict)
 
 
 def train(

@@ -11,26 +11,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sparrow.cli.arguments import AsJson, StoredPath, format_shape, open_all, open_one, write_json, write_table
-from sparrow.cli.formats import command, given, parameter
-from sparrow.io.tabular.append import reading_options
+from sparrow.cli.formats import command, declarations, given, parameter
 
 __all__ = ["add_to"]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    app.command("append", short_help="Add the entries of a table or tensor.")(_append_command())
-    for verb, short in (
-        (resize, "Grow or cut dimensions."),
-        (files, "Data files: rows, bytes, first and last entry."),
-        (orders, "List sort orders, or add one."),
-        (compact, "Rewrite small files as full ones."),
-        (verify, "Read every file and report damage."),
-        (history, "Versions of a tensor."),
-        (restore, "Make an old version the newest."),
-        (vacuum, "Delete files that no recent version uses."),
-    ):
-        app.command(short_help=short)(verb)
+    app.command("append")(_append_command())
+    for verb in (resize, files, orders, compact, verify, history, restore, vacuum):
+        app.command()(verb)
 
 
 _APPEND = """Add entries in one commit; columns go by the names of dimensions, and new labels make them longer.
@@ -60,7 +50,7 @@ def _append_command() -> Callable[..., None]:
     parameters = [
         *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
           for name, kind, default in fixed),
-        *map(parameter, reading_options()),
+        *map(parameter, declarations().append),
     ]  # fmt: skip
     return command(_append, parameters, _APPEND)
 
@@ -68,6 +58,8 @@ def _append_command() -> Callable[..., None]:
 def _append(
     *, context: typer.Context, path: str, source: str, duplicates: str, value: str | None, **words: Any
 ) -> None:
+    from sparrow.io.tabular.append import reading_options
+
     tensor = open_one(path)
     before = tensor.nnz
     tensor.append(source, duplicates, value, **given(context, reading_options(), words))

@@ -7,8 +7,6 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from sparrow.errors import NotFoundError
-
 __all__ = ["data_folder", "sql_text"]
 
 
@@ -28,6 +26,8 @@ def data_folder(name: str) -> Traversable:
     in_checkout = Path(__file__).parents[2] / name
     if in_checkout.is_dir():
         return in_checkout
+    from sparrow.errors import NotFoundError  # imports NumPy, which completion does without
+
     raise NotFoundError(f"the installation lacks the data folder {name!r}: reinstall sparrow-tensor")
 
 

@@ -19,7 +19,7 @@ from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan
 from sparrow.tensor.matching import reject_frame, reject_other_labels
 from sparrow.tensor.reductions import Reductions
-from sparrow.tensor.ufuncs import NUMPY_FUNCTIONS, apply_ufunc, cast_in_place, is_operand, write_out
+from sparrow.tensor.ufuncs import apply_ufunc, cast_in_place, find_numpy_function, is_operand, write_out
 
 __all__ = ["Operators"]
 
@@ -60,14 +60,15 @@ class Operators(Reductions, Arithmetic):
         return apply_ufunc(self, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if func not in NUMPY_FUNCTIONS:
+        own = find_numpy_function(func)
+        if own is None:
             module = func.__module__.replace("numpy", "np", 1)
             raise UnsupportedError(
                 f"{module}.{func.__name__} is not supported on sparse tensors: look for a method or a function of "
                 "sparrow, or use A.to_numpy() if it fits in memory"
             )
         try:
-            return NUMPY_FUNCTIONS[func](*args, **kwargs)
+            return own(*args, **kwargs)
         except SparrowError:
             raise
         except np.linalg.LinAlgError as error:

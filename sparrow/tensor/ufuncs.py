@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from sparrow.tensor.base import Base
 from sparrow.tensor.matching import reject_other_labels
 from sparrow.tensor.products import matmul
 
-__all__ = ["NUMPY_FUNCTIONS", "apply_ufunc", "cast_in_place", "is_operand", "write_out"]
+__all__ = ["NUMPY_FUNCTIONS", "apply_ufunc", "cast_in_place", "find_numpy_function", "is_operand", "write_out"]
 
 NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 """NumPy's functions that tensors support, with what implements them: filled by :mod:`sparrow.functions.numpy`."""
@@ -34,6 +35,13 @@ _REDUCTIONS = {
     np.logical_or: "any",
 }
 _ACCUMULATIONS = {np.add: "cumsum", np.multiply: "cumprod"}
+
+
+def find_numpy_function(function: Any) -> Callable[..., Any] | None:
+    """Return the implementation of a function of NumPy on tensors, or None."""
+    if not NUMPY_FUNCTIONS:
+        importlib.import_module("sparrow.functions.numpy.dispatch")  # a layer above, which fills the table
+    return NUMPY_FUNCTIONS.get(function)
 
 
 def is_operand(obj: Any) -> bool:
@@ -104,7 +112,7 @@ def _call(
     if given:
         raise _unsupported_error(f"{name}({next(iter(given))}=)")
     if ufunc.signature is not None:
-        own = matmul if ufunc is np.matmul else NUMPY_FUNCTIONS.get(ufunc)
+        own = matmul if ufunc is np.matmul else find_numpy_function(ufunc)
         if own is None:
             raise _unsupported_error(name)
         product = own(*(tensor._convert_foreign(operand) for operand in inputs), **axis)

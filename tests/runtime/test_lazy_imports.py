@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import compileall
+import importlib
+import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -40,6 +44,57 @@ assert sp.linalg.norm.__module__ == "sparrow.linalg.arrays"
 assert "sparrow.linalg.solvers" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_import_of_the_package_imports_no_library() -> None:
+    code = """
+import sys
+import sparrow as sp
+assert sp.__version__ and "Tensor" in dir(sp)
+assert not hasattr(sp, "no_such_name")
+heavy = ("numpy", "pyarrow", "duckdb", "polars", "numba", "scipy")
+assert not [name for name in heavy if name in sys.modules]
+assert sp.float32 is __import__("numpy").float32
+assert not [name for name in sys.modules if name.startswith("sparrow.")]
+assert sp.config(engine="duckdb") is not None  # a name of the registry of engines
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_lazy_names_are_those_of_type_checkers() -> None:
+    if not (sp.__file__ or "").endswith(".py"):
+        pytest.skip("needs the sources")
+    (block,) = (
+        node
+        for node in ast.parse(Path(sp.__file__ or "").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported.keys() == set(sp.__all__)
+    for name, path in imported.items():
+        module, _, attribute = path.rpartition(".")
+        found = importlib.import_module(path) if module == "sparrow" else importlib.import_module(module)
+        if module != "sparrow" and attribute != "module":
+            found = getattr(found, attribute)
+        assert getattr(sp, name) is found or name == "nan", name
+
+
+@pytest.mark.parametrize(
+    ("call", "result"),
+    [("np.concatenate([A, A]).shape", "(8, 4)"), ("np.vecdot(A, A).sum()", "4.0"), ("np.linalg.norm(A)", "2.0")],
+)
+def test_numpy_functions_of_unpickled_tensors(tmp_path: Path, call: str, result: str) -> None:
+    """No name of the package is used in the new process."""
+    (tmp_path / "A.pickle").write_bytes(pickle.dumps(sp.eye(4)))
+    code = f"import pickle, numpy as np; A = pickle.load(open('A.pickle', 'rb')); print({call})"
+    environment = {**os.environ, "PYTHONPATH": str(Path(sp.__file__ or "").parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.stdout == f"{result}\n", done.stderr
 
 
 def test_package_works_without_sources(tmp_path: Path) -> None:

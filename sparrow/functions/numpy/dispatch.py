@@ -377,13 +377,13 @@ _TABLE: dict[Any, Any] = {
     np.linalg.vector_norm: Adapted(Tensor.norm),
 }
 
-NUMPY_FUNCTIONS.update({own: found.to(own) if isinstance(found, Adapted) else found for own, found in _TABLE.items()})
 NUMPY_FUNCTIONS.update(
     {
         function: _dense(function)
         for module in (np, np.linalg, np.fft)
         for name in (("corrcoef", "cov", "cross") if module is np else module.__all__)
         for function in (getattr(module, name),)
-        if hasattr(function, "__wrapped__") and function not in NUMPY_FUNCTIONS
+        if hasattr(function, "__wrapped__")
     }
+    | {own: found.to(own) if isinstance(found, Adapted) else found for own, found in _TABLE.items()}
 )
