@@ -130,5 +130,5 @@ gpu: $(VENV)/.dev
 	$(BIN)/python bench/run.py --only gpu
 
 clean:
-	rm -rf $(VENV) .numba-boundscheck $(DEMO) site bench/data bench/results dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .numba-boundscheck $(DEMO) site .notebooks bench/data bench/results dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import importlib
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
+from docs.notebook_outputs import notebook_paths, render_notebook, run_notebook, start_kernel
+
+NOTEBOOKS = notebook_paths()
 
 SHOWN = {
     "census": ["sex: Male", "[1., 0.]", "education: Prof-school  │    576 │  0.734", "capital-loss: none"],
@@ -27,35 +26,8 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for name, why in (("jupytext", "keeps notebooks as text"), ("nbclient", "runs them"), ("ipykernel", "runs them")):
         pytest.importorskip(name, reason=why)
     pytest.importorskip("matplotlib", reason="notebooks have pictures")
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the libraries that run notebooks
-        from jupyter_client.manager import KernelManager
-
-        folder = tmp_path_factory.mktemp("notebooks")
-        patch.setenv("PYTHONPATH", str(ROOT))
-        patch.setenv("TMPDIR", str(folder))
-        patch.setenv("JUPYTER_PLATFORM_DIRS", "1")
-        manager: Any = KernelManager(client_class="jupyter_client.asynchronous.AsyncKernelClient")
-        manager.start_kernel(cwd=str(folder))
-        try:
-            yield manager
-        finally:
-            manager.shutdown_kernel(now=True)
-
-
-def run_notebook(path: Path, kernel: Any) -> Any:
-    """Run a notebook and return it with its outputs."""
-    jupytext, nbclient, nbformat = map(importlib.import_module, ("jupytext", "nbclient", "nbformat"))
-
-    notebook = jupytext.read(path)
-    notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
-    client: Any = nbclient.NotebookClient(notebook, km=kernel, timeout=300)
-    try:
-        client.execute()
-    finally:
-        client.kc.stop_channels()
-        client.kc.context.destroy(linger=0)
-    return notebook
+    with start_kernel(tmp_path_factory.mktemp("notebooks")) as manager:
+        yield manager
 
 
 @pytest.mark.filterwarnings("ignore")  # of the libraries that run notebooks
@@ -67,6 +39,9 @@ def test_it_runs_and_shows_what_it_says(path: Path, kernel: Any) -> None:
     pictures = [out["data"]["image/png"] for out in outputs if "image/png" in out.get("data", {})]
     assert len(pictures) == 1, "A.spy() is a picture by itself"
     assert len(base64.b64decode(pictures[0])) > 5000
+    page = render_notebook(path)  # of the outputs that were stored
+    assert list(page.images.values()) == [base64.b64decode(picture) for picture in pictures]
+    assert page.markdown.count("<div data-output=") == len(page.outputs) > 3
 
 
 def test_every_notebook_says_what_it_shows() -> None:

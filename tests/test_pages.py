@@ -159,3 +159,21 @@ def test_memory_page_lists_all_shares(repository: Path) -> None:
     shares = [f"- `{s.subsystem}.{s.name}` = 1/{s.parts:g}: {' '.join(s.reason.split())}" for s in memory_shares()]
     assert [line for line in shares if line not in text] == []
     assert text.count(" = 1/") == len(shares)
+
+
+def test_names_that_the_page_for_newcomers_lists_exist(repository: Path) -> None:
+    text = (repository / "docs" / "coming-from.md").read_text()
+    here = " ".join(line.split(" | ")[-1] for line in text.splitlines() if line.startswith("| `"))
+    functions = set(re.findall(r"\bsp\.([a-z_.\w]+)\(", here))
+    methods = set(re.findall(r"\b[AXH]\.(\w+)", here))
+    assert len(functions) > 30
+    assert [name for name in sorted(functions) if not callable(_find(name))] == []
+    assert [name for name in sorted(methods) if not hasattr(sp.Tensor, name)] == []
+
+
+def _find(name: str) -> object:
+    """Return a member of sparrow by its dotted name, or None."""
+    found: object = sp
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found

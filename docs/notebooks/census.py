@@ -18,16 +18,14 @@
 
 # %%
 import csv
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 import sparrow as sp
 
-home = Path(tempfile.mkdtemp())
 source = sp.datasets.path("a9a")
-census = sp.ingest.libsvm(source, home / "a9a.sparrow", if_exists="open")
+census = sp.ingest.libsvm(source, "a9a.sparrow", if_exists="open")
 X, y = census["X"], census["y"]
 X
 

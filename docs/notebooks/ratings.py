@@ -17,15 +17,11 @@
 # The data is simulated: users with four tastes, films of four genres.
 
 # %%
-import tempfile
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 
 import sparrow as sp
 
-home = Path(tempfile.mkdtemp())
 rng = np.random.default_rng(7)
 kinds = ["western", "musical", "horror", "space opera"]
 titles = [f"{kind} {number:02}" for kind in kinds for number in range(1, 41)]
@@ -39,7 +35,7 @@ liked = taste[seen_by] == seen // 40
 stars = np.clip(np.round(rng.normal(np.where(liked, 4.2, 2.6), 0.8) * 2) / 2, 0.5, 5)
 
 ratings_csv = pl.DataFrame({"user": [f"u{k:03}" for k in seen_by], "film": [titles[k] for k in seen], "stars": stars})
-ratings_csv.write_csv(home / "ratings.csv")
+ratings_csv.write_csv("ratings.csv")
 ratings_csv.head(3)
 
 # %% [markdown]
@@ -48,9 +44,7 @@ ratings_csv.head(3)
 # Strings become labels of their dimension. A second run of this cell opens the stored tensor.
 
 # %%
-ratings = sp.ingest.columns(
-    home / "ratings.csv", home / "ratings.sparrow", coords=["user", "film"], value="stars", if_exists="open"
-)
+ratings = sp.ingest.columns("ratings.csv", "ratings.sparrow", coords=["user", "film"], value="stars", if_exists="open")
 ratings
 
 # %%
