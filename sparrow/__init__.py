@@ -1,7 +1,7 @@
 """sparrow: a sparse tensor store and query engine.
 
-A tensor is a relation, one integer column per dimension and one value column, stored as Parquet under a Delta log. Open
-it like an array, query it like a table, multiply it without loading it.
+A tensor is stored as a table: one integer column per dimension, plus ``value``. In memory it is Arrow; on disk, Parquet
+files with a Delta Lake transaction log. Open it like an array, query it like a table, multiply it without loading it.
 
 * :func:`open`, :func:`from_coords`, :func:`asarray`, :func:`random`, :mod:`sparrow.ingest` and :mod:`sparrow.datasets`
   create tensors.

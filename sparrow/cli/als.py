@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
 
 def als(
     path: StoredPath,
-    factors: Annotated[int, typer.Option(min=1, help="Numbers that stand for a row or a column.")] = 128,
+    factors: Annotated[int, typer.Option(min=1, help="Number of factors of a row or column.")] = 128,
     regularization: Annotated[
         str | None, typer.Option(metavar="X[,X...]", help="Weight of the factors' squares. [default: 0.2]")
     ] = None,
@@ -39,12 +39,14 @@ def als(
         str | None, typer.Option(metavar="X[,X...]", help="Weight of cells without an entry. [default: 0.001]")
     ] = None,
     frequency_scaling: Annotated[
-        float, typer.Option(min=0, max=1, callback=finite, help="How regularization grows with the entries of a row.")
+        float, typer.Option(min=0, max=1, callback=finite, help="Exponent of the regularization by entries of a row.")
     ] = 0.0,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over rows and columns.")] = 16,
-    solver: Annotated[Literal["cg", "exact", "subspace"], typer.Option(help="How a half step is solved.")] = "cg",
+    solver: Annotated[
+        Literal["cg", "exact", "subspace"], typer.Option(help="Solver of the least-squares problems.")
+    ] = "cg",
     dtype: Annotated[
-        Literal["float32", "float16", "bfloat16"], typer.Option(help="What the factors are kept in.")
+        Literal["float32", "float16", "bfloat16"], typer.Option(help="Storage type of the factors.")
     ] = "float32",
     seed: Annotated[int, typer.Option(min=0, help="Of the start and of the rows drawn.")] = 0,
     biases: Annotated[
@@ -58,7 +60,7 @@ def als(
     ] = False,
     search: Annotated[
         bool,
-        typer.Option("--search", help="Try all pairs of the weights given on a further tenth; go on with the best."),
+        typer.Option("--search", help="Try all pairs of the given weights on a further tenth; use the best."),
     ] = False,
     save: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Train on all rows and write the factors as Parquet.")
@@ -68,7 +70,7 @@ def als(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model at --out.")] = False,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Keep what is done here, and go on from it.")
+        str | None, typer.Option(metavar="FOLDER", help="Save each epoch here, and resume from it.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -162,12 +164,12 @@ def recommend(
         list[str] | None, typer.Argument(metavar="[ROW]...", help="Rows, by label if they have labels, else position.")
     ] = None,
     k: Annotated[int, typer.Option("--k", "-k", min=1, metavar="K", help="Items for each row.")] = 10,
-    similar: Annotated[bool, typer.Option("--similar", help="ROWs are items: write the items most like them.")] = False,
+    similar: Annotated[bool, typer.Option("--similar", help="ROWs are items: write the most similar items.")] = False,
     include_rated: Annotated[
         bool, typer.Option("--include-rated", help="Recommend items too that the row has rated.")
     ] = False,
     out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write those of all rows to a Parquet file instead.")
+        str | None, typer.Option(metavar="FILE", help="Write the items of all rows to a Parquet file.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file at --out.")] = False,
     as_json: AsJson = False,

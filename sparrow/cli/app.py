@@ -98,10 +98,10 @@ def _version(wanted: bool) -> None:
 
 def general(
     memory_limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="What sparrow may use, such as 2GB (10^9). [default: 60 %]")
+        str | None, typer.Option(metavar="SIZE", help="Memory limit, such as 2GB (10^9). [default: 60 %]")
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads. [default: one a processor]")] = None,
-    temp_directory: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where large sorts spill.")] = None,
+    temp_directory: Annotated[str | None, typer.Option(metavar="FOLDER", help="Folder of spill files.")] = None,
     progress: Annotated[
         bool | None, typer.Option("--progress/--no-progress", help="Progress bars. [default: in a terminal]")
     ] = None,

@@ -43,7 +43,7 @@ QUERY_THREAD = "sparrow-query"
 
 StoredPath: TypeAlias = Annotated[str, typer.Argument(metavar="PATH", help="The folder of a stored tensor or bundle.")]
 Index: TypeAlias = Annotated[
-    str, typer.Argument(metavar="[INDEX]", help="What stands between NumPy's brackets, such as '5:9, ...'.")
+    str, typer.Argument(metavar="[INDEX]", help="An index as in NumPy's brackets, such as '5:9, ...'.")
 ]
 At: TypeAlias = Annotated[
     str | None,

@@ -47,8 +47,8 @@ def add_to(app: typer.Typer) -> None:
     def graph() -> None:
         """Run algorithms on a stored graph: a square matrix, a link per entry.
 
-        A line for each node, those with the largest numbers first; of bfs and paths for each that a way leads to, the
-        nearest first. --out stores all of them.
+        One line per node, the largest values first; bfs and paths list the reachable nodes, the nearest first. --out
+        stores all of them.
 
         \b
         Examples:
@@ -271,7 +271,9 @@ def _parse_node(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a node: nodes of this graph are numbers") from None
+        raise typer.BadParameter(
+            f"{text!r} is not a node: nodes of this graph have no text labels, so give an integer"
+        ) from None
 
 
 def _write_per_node(name: str, path: str, out: str | None, head: int, as_json: bool) -> None:

@@ -42,7 +42,7 @@ def train(
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the rows.")] = 10,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows of an update.")] = 32,
-    optimizer: Annotated[Literal["adagrad", "sgd", "adam", "ftrl"], typer.Option(help="What updates.")] = "adagrad",
+    optimizer: Annotated[Literal["adagrad", "sgd", "adam", "ftrl"], typer.Option(help="The optimizer.")] = "adagrad",
     lr: Annotated[
         float | None, typer.Option(callback=finite, help="The learning rate. [default: the optimizer's]")
     ] = None,
@@ -52,10 +52,10 @@ def train(
         Literal["squared", "logistic", "hinge"] | None,
         typer.Option(help="logistic or hinge of MODEL logistic, squared or logistic of fm."),
     ] = None,
-    factors: Annotated[int, typer.Option(min=1, help="Of fm: numbers that stand for a feature.")] = 8,
+    factors: Annotated[int, typer.Option(min=1, help="fm: number of factors of a feature.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of the order of rows and of the start.")] = 0,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Keep what is done here, and go on from it.")
+        str | None, typer.Option(metavar="FOLDER", help="Save each epoch here, and resume from it.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what stands at --out.")] = False,
     as_json: AsJson = False,

@@ -39,7 +39,7 @@ class Detection(NamedTuple):
 
     def describe(self, words: Sequence[Any]) -> str:
         """Return one line on the format of a source."""
-        return f"{words[0] if isinstance(words[0], str) else words[0].name} is taken for {self.format}: {self.reason}"
+        return f"{words[0] if isinstance(words[0], str) else words[0].name} has the format {self.format}: {self.reason}"
 
 
 def detect_format(src: SourceLike, options: Collection[str] = ()) -> Detection:

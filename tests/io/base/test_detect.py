@@ -205,7 +205,7 @@ def test_cli_detects_format(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "A.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 5\n")
     done = cli("ingest", str(tmp_path / "A.mtx"), str(tmp_path / "A.sparrow"), "--dtype", "int8")
     assert done.code == 0, done.err
-    assert "is taken for mtx: the first line is a banner" in done.err
+    assert "has the format mtx: the first line is a banner" in done.err
     np.testing.assert_array_equal(sp.open(tmp_path / "A.sparrow").to_numpy(), [[0, 0], [5, 0]])
     told = cli("ingest", "--sniff", str(tmp_path / "A.mtx"))
     assert (told.code, told.out.split(":")[0]) == (0, "mtx")
