@@ -18,13 +18,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 SEARCHES = {
     "plot": "reference/tensor.html",
-    "pca": "reference/linalg.html",
-    "normalize": "reference/training.html",
+    "pca": "recipes/cells.html",
+    "normalize": "recipes/cells.html",
     "groupby": "coming-from.html",
     "louvain": "reference/graph.html",
     "install": "install.html",
     "pandas": "coming-from.html",
-    "embedding": "reference/models.html",
+    "embedding": "recipes/embeddings.html",
 }
 
 
