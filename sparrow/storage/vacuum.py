@@ -14,7 +14,6 @@ from sparrow.storage.delta.log import Log
 from sparrow.storage.delta.snapshot import ORDERS, Snapshot, check_not_link, list_orders, order_folder
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.local import TEMPORARY_FILE
-from sparrow.storage.parquet.layout import Metadata
 from sparrow.storage.parquet.reader import DATA_FILE, evict_footer
 
 __all__ = ["parse_age", "vacuum"]
@@ -126,7 +125,7 @@ def _vacuum_order(path: str, order: tuple[int, ...], snapshot: Snapshot, horizon
     except NotFoundError:
         return [prefix] if _is_older(folder, horizon) else []
     commit = next(log.iter_commits_backward(log.version), None)
-    stale = Metadata.from_json(log.metadata(), repr(folder)).built_from != snapshot.digest
+    stale = log.read_metadata().built_from != snapshot.digest
     if stale and (commit is None or commit.timestamp.timestamp() < horizon):
         return [prefix]
     return list(_unused_files(folder, prefix, horizon))

@@ -576,3 +576,24 @@ def test_errors_of_a_changed_checkpoint_name_it(
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), checkpoint)
     with pytest.raises(errors.CorruptionError, match=rf"{problem}.*{checkpoint.name}"):
         sp.open(tmp_path / "t", version=int(checkpoint.name.split(".")[0])).sum()
+
+
+METADATA_NAMES = ("format_version", "dims", "shape", "dtype", "fill_value", "stype", "profile", "labels", "sparrow")
+
+
+@pytest.mark.parametrize("name", METADATA_NAMES)
+def test_changed_metadata_of_a_checkpoint_names_it(long_log: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(long_log, tmp_path / "t")
+    (checkpoint,) = (tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet")
+    table = pq.read_table(checkpoint)
+    rows = table.to_pylist()
+    for row in rows:
+        if row["metaData"]:
+            text = row["metaData"]["schemaString"]
+            assert f'{name}\\"' in text or f'"{name}"' in text
+            changed = name[:-1] + "_"
+            text = text.replace(f'{name}\\"', f'{changed}\\"').replace(f'"{name}"', f'"{changed}"')
+            row["metaData"]["schemaString"] = text
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), checkpoint)
+    with pytest.raises(errors.CorruptionError, match=checkpoint.name):
+        sp.open(tmp_path / "t", version=int(checkpoint.name.split(".")[0]))

@@ -45,7 +45,7 @@ from sparrow.storage.delta.history import (
 from sparrow.storage.delta.labels import label_file_number
 from sparrow.storage.fs.failures import DoneClaim, durability_error, read_error, repeat_cut, write_error
 from sparrow.storage.fs.filesystem import get_filesystem
-from sparrow.storage.parquet.layout import METADATA_KEY
+from sparrow.storage.parquet.layout import METADATA_KEY, Metadata
 from sparrow.storage.parquet.reader import DATA_FILE
 from sparrow.storage.parquet.writer import DataFile
 from sparrow.storage.tuning import tuning
@@ -241,6 +241,29 @@ class Log:
     def schema(self) -> pa.Schema:
         """Return the schema of the files."""
         return pa.schema(self._table.schema().to_arrow())
+
+    def read_metadata(self) -> Metadata:
+        """Return the decoded metadata.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none: the table is not sparrow's.
+        CorruptionError
+            If the metadata is damaged, or missing although sparrow wrote the version.
+        """
+        try:
+            return Metadata.from_json(self.metadata(), repr(self.path))
+        except CorruptionError as error:
+            problem = str(error)
+        except NotFoundError:
+            if recorded_state(self.path, self.version) is None:
+                raise
+            problem = f"the log of {self.path!r} lacks the metadata of the tensor"
+        raise CorruptionError(
+            f"{problem}; damaged is {damage_candidates(self.path, self.version)}: restore the file, or open an "
+            "earlier version"
+        )
 
     def metadata(self) -> str:
         """Return the metadata on the field ``value``.

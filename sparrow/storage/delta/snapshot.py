@@ -25,7 +25,7 @@ from sparrow.storage.delta.labels import LABELS, Vocabulary, is_partial, read_la
 from sparrow.storage.delta.log import ActiveFiles, Log
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.protocols import ByteRange
-from sparrow.storage.parquet.layout import Metadata, stored_columns
+from sparrow.storage.parquet.layout import stored_columns
 from sparrow.storage.parquet.reader import DATA_FILE, read_row_group
 from sparrow.storage.tuning import tuning
 
@@ -134,7 +134,7 @@ class Snapshot:
 
     def __init__(self, log: Log, before: Snapshot | None = None) -> None:
         with log.locate_damage():
-            found = Metadata.from_json(log.metadata(), repr(log.path))
+            found = log.read_metadata()
             ndim = found.schema.ndim
             shape = log.shape(found.schema.shape)
             schema = Schema(shape, found.schema.dims, found.schema.dtype, found.schema.fill_value, found.schema.stype)
@@ -258,7 +258,7 @@ class Snapshot:
         except NotFoundError:
             return None
         with log.locate_damage():
-            found = Metadata.from_json(log.metadata(), repr(log.path))
+            found = log.read_metadata()
             if found.built_from != self.digest or found.order != order:
                 return None
             return read_tables(log, found, order)[0]
