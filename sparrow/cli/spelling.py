@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -29,7 +31,7 @@ class _Command(Command):
             if option.name and option.opts[0].startswith("--")
         }
         try:
-            with respelled_notes(partial(_respell_note, flags=flags)):
+            with respelled_notes(partial(_respell_note, flags=flags)), _respelled_warnings(flags):
                 return super().invoke(ctx)
         except IngestError as error:
             error.problem = _respell(error.problem, flags)
@@ -49,6 +51,21 @@ class Program(typer.Typer):
     def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
         """Return a decorator that makes a command of a function."""
         return super().command(name, cls=_Command, **options)
+
+
+@contextmanager
+def _respelled_warnings(flags: Mapping[str, tuple[str, str | None]]) -> Iterator[None]:
+    """Show warnings with options in place of arguments."""
+    show = warnings.showwarning
+
+    def show_respelled(message: Warning | str, *where: Any, **more: Any) -> None:
+        show(_respell(str(message), flags), *where, **more)
+
+    warnings.showwarning = show_respelled
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
 
 
 _RENAMED_OPTIONS = {"version": "at"}

@@ -38,6 +38,8 @@ from sparrow.tensor.bundle import Bundle
 if TYPE_CHECKING:
     import os
 
+    from sparrow.kernels.coo import Block
+
 
 __all__ = ["asarray", "from_coords", "from_dlpack", "from_relation", "open"]
 
@@ -446,13 +448,24 @@ def from_relation(
     if unknown := [name for name in relabelled if name not in coords]:
         raise InvalidValueError(f"relabel must name columns of coords={list(coords)}, got {unknown[0]!r}")
     try:
-        return tensor_from_block(
-            *from_table(rel, coords, value, shape, dims, duplicates, relabelled, on_fill=partial(_note_fill, way=""))
-        )
+        made = from_table(rel, coords, value, shape, dims, duplicates, relabelled, on_fill=partial(_note_fill, way=""))
+        if shape is None:
+            _warn_of_gaps(coords, *made)
+        return tensor_from_block(*made)
     except TooLargeError:
         if not hasattr(rel, "to_arrow_reader") and not hasattr(rel, "collect_batches"):
             raise
     return _from_stored_relation(rel, coords, value, shape, dims, duplicates, relabelled)
+
+
+def _warn_of_gaps(coords: Sequence[str], schema: Schema, block: Block, labels: Mapping[int, Any]) -> None:
+    from sparrow.io.base.id_gaps import SeenIds, warn_of_gaps
+
+    for dim, size in enumerate(schema.shape):
+        if dim not in labels:
+            seen = SeenIds()
+            seen.add(block.column(dim))
+            warn_of_gaps(coords[dim], seen, size)
 
 
 def _from_stored_relation(

@@ -58,6 +58,13 @@ class IoTuning:
     bvgraph_lists: int = parameter(1 << 18, "lists", "Successor lists decoded at once.")
     bvgraph_links: int = parameter(1 << 19, "links", "Links decoded at once, unless one list is longer.")
 
+    counted_ids: int = parameter(1 << 24, "ids", "Ids below this are counted with a byte each, to find gaps.")
+    sparse_ids: int = parameter(
+        4, "ratio", "Size over ids that occur, from which ids are sparse; isolated nodes of graphs make it 2."
+    )
+    min_id_gaps: int = parameter(100, "ids", "Fewer gaps between ids are not worth a warning, whatever their share.")
+    max_first_id: int = parameter(10_000, "ids", "Ids that begin below, such as years, are an offset and no gap.")
+
     # Writing elements
     id_merge_min: int = parameter(1 << 20, "ids", "New ids of a column gathered before they are merged and sorted.")
     label_memory_parts: float = memory_share(2.5, "Distinct labels of one ingest.")

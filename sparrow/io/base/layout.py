@@ -36,6 +36,8 @@ _MAX_ITEMS = 100
 """Items of a JSON list examined."""
 _NOT_VALUES = re.compile(r"(?i)(^|.*[_ .-])(id|timestamp|time|date|index)$|.*[a-z]Id$")
 """Names of columns that hold no values."""
+_MIN_GAPS = 20
+"""Ids missing among few rows that suggest labels."""
 _MIN_ROWS_NAMED = 2
 """Rows from which a first line with one word less may name their columns, but not that of row names."""
 _VALUE_NAMES = (
@@ -109,6 +111,12 @@ class ColumnLayout:
     def is_negative(self) -> bool:
         """True if it holds integers, some below 0."""
         return self.kind == "integer" and any(token.startswith("-") for token in self.tokens)
+
+    @property
+    def has_gaps(self) -> bool:
+        """True if it holds integers of which most up to the largest are missing."""
+        numbers = {float(token) for token in self.tokens if token not in _NULLS} if self.kind == "integer" else {0.0}
+        return max(numbers) + 1 - len(numbers) > max(len(numbers), _MIN_GAPS)
 
     @property
     def is_beyond(self) -> bool:
@@ -203,7 +211,7 @@ class TextLayout:
         names = [self._reference(k) for k in coords if self.columns[k].kind == "decimal" or self.columns[k].is_beyond]
         if names:
             options["ids"] = dict.fromkeys(names, "str")
-        if any(self.columns[k].is_negative for k in coords):
+        if any(self.columns[k].is_negative or self.columns[k].has_gaps for k in coords):
             options["relabel"] = True
         if len({*zip(*chosen[: len(coords)], strict=True)}) < len(self.rows):
             options["duplicates"] = "sum"

@@ -20,6 +20,7 @@ from sparrow.core.label_types import is_string_type
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, write_coo
+from sparrow.io.base.id_gaps import SeenIds, warn_of_gaps
 from sparrow.io.base.report import Report
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tabular.delimited import LateTextError
@@ -97,6 +98,10 @@ class TableIngest:
         known = [
             DistinctIds() if relabel and not text else None
             for relabel, text in zip(self.options.relabelled, self._texts, strict=True)
+        ]
+        self._seen = [
+            SeenIds() if not relabel and size is None else None
+            for relabel, size in zip(self.options.relabelled, self.options.sizes, strict=True)
         ]
         if self.options.members is not None:
             self._bundle(items, known)
@@ -196,7 +201,11 @@ class TableIngest:
                 self._labels[dim] = pa.array(found)
 
     def _shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
-        return tuple(map(self._size, range(len(self._labels)), maxima))
+        shape = tuple(map(self._size, range(len(self._labels)), maxima))
+        for name, seen, size, labels in zip(self.options.coord_names, self._seen, shape, self._labels, strict=True):
+            if seen is not None and labels is None:
+                warn_of_gaps(name, seen, size)
+        return shape
 
     def _create(
         self,
@@ -496,7 +505,10 @@ class TableIngest:
                 problem = wide if size is None else f"out of range for the size {size}"
                 raise self._error_at(batch, name, array, pa.array(given >= limit), problem)
         integers = given.astype(np.int64, copy=False)
-        return integers - base if base else integers
+        integers = integers - base if base else integers
+        if (seen := self._seen[dim]) is not None:
+            seen.add(integers)
+        return integers
 
     def _values(self, batch: TableBatch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
         if not self._is_complex(batch):
