@@ -113,6 +113,7 @@ def test_imports_match_dependencies(repository: Path, project: dict[str, Any]) -
         *(_names(extras[name]) for name in ("notebook", "gpu", "torch", "sparse", "pandas", "sklearn", "cloud", "hdf5"))
     )
     optional |= {"sklearn"} if "scikit-learn" in optional else set()
+    optional |= {"IPython"} if "ipython" in optional else set()
     optional |= {"cupy", "cupyx"} if "cupy-cuda12x" in optional else set()  # one wheel, named after what it needs
     imported = {name.replace("_", "-") for name in _find_imports(repository / "sparrow")}
     assert declared <= imported <= declared | optional

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from sparrow.core.schema import Schema
 from sparrow.engines.duckdb.predicate import view_predicates
 from sparrow.engines.fallback import optimize_for, unsupported_nodes
+from sparrow.engines.plan_entry import PlanEntry, format_schema
 from sparrow.engines.profile import Profile
 from sparrow.engines.protocol import CostEstimator, Engine
 from sparrow.engines.sort_orders import product_order, scan_order
@@ -28,35 +28,6 @@ if TYPE_CHECKING:
     from sparrow.engines.plan_picture import PlanPicture
 
 __all__ = ["Plan", "PlanEntry", "PlanTree", "format_schema"]
-
-
-@dataclass(slots=True)
-class PlanEntry:
-    """One node of a rendered plan."""
-
-    depth: int
-    operation: str
-    """Such as "map add" or "scan"."""
-    schema: Schema | None
-    """Schema of the result; None for a scalar operand."""
-    note: str = ""
-    """Follows the schema."""
-    details: list[tuple[str, str]] = field(default_factory=list)
-    """Names and texts: the engine, the predicate, ..."""
-    reads: dict[str, int] = field(default_factory=dict)
-    """Files, row groups, rows and bytes that a scan reads and skips; bytes of files are compressed."""
-    actual: dict[str, Any] = field(default_factory=dict)
-    """Counters of the node if the plan was analyzed."""
-
-    @property
-    def head(self) -> str:
-        """The first line."""
-        return f"{self.operation}{'' if self.schema is None else f' {format_schema(self.schema)}'}{self.note}"
-
-    @property
-    def lines(self) -> list[tuple[str, str]]:
-        """The details, and the counters as one of them."""
-        return [*self.details, ("actual", _format_actual(self.actual))] if self.actual else self.details
 
 
 class Plan(str):
@@ -147,17 +118,17 @@ class Plan(str):
         --------
         >>> import sparrow as sp
         >>> sp.eye(3).explain().plot()
-        PlanPicture of 1 operator, 260 x 114 pixels
+        PlanPicture of 1 operator, 260 x 130 pixels
         """
         from sparrow.engines.plan_picture import PlanPicture
 
-        return PlanPicture(self)
+        return PlanPicture(self.entries)
 
     def _repr_html_(self) -> str:
         """Return a tree of collapsible operators with their counters."""
         from sparrow.engines.plan_html import tree
 
-        return tree(self)
+        return tree(self.entries, self.summary)
 
 
 _Pending: TypeAlias = "tuple[int, Any, str, tuple[int, ...] | None, bool]"
@@ -349,31 +320,3 @@ def _predicate(scan: Scan, base: Schema) -> str:
 
 def _read_of(read: int, total: int) -> str:
     return f"{read} of {total} read, {total - read} skipped"
-
-
-def _format_actual(actual: dict[str, Any]) -> str:
-    """Return the counters of a node as text."""
-    parts = [f"{actual['rows']} elements"]
-    if actual["bytes"]:
-        parts.append(format_quantity(actual["bytes"], "bytes"))
-    plural = "s" * (actual["partitions"] != 1)
-    if actual["bytes_read"]:
-        nbytes = format_quantity(actual["bytes_read"], "bytes")
-        parts.append(f"{nbytes} decoded in {actual['partitions']} chunk{plural}")
-    elif actual["partitions"]:
-        parts.append(f"{actual['partitions']} partition{plural}")
-    parts.append(f"{1000 * actual['seconds']:.1f} ms")
-    if actual["flops"] or actual["elements_read"]:
-        parts.append(f"{actual['flops']} products, {format_quantity(actual['held_bytes'], 'bytes')} held")
-    if actual["flops"] or actual["spilled_bytes"]:
-        parts.append(f"{format_quantity(actual['spilled_bytes'], 'bytes')} spilled")
-    if actual["elements_read"]:
-        parts.append(f"{actual['elements_read']} elements read")
-    if actual["strategy"]:
-        parts.append(actual["strategy"])
-    return ", ".join(parts)
-
-
-def format_schema(schema: Schema) -> str:
-    """Return the names and sizes of dimensions, and the dtype."""
-    return f"({', '.join(f'{name}: {n}' for name, n in zip(schema.dims, schema.shape, strict=True))}) {schema.dtype}"

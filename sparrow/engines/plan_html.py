@@ -5,13 +5,11 @@ Colors suit light and dark themes: text inherits, and surfaces are translucent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
-from sparrow.runtime.progress import format_quantity
-
-if TYPE_CHECKING:
-    from sparrow.engines.explain import Plan, PlanEntry
+from sparrow.engines.plan_entry import PlanEntry, format_schema
+from sparrow.runtime.quantities import format_quantity
 
 __all__ = ["READ_COLOR", "SKIPPED_COLOR", "counters", "read_share", "read_sizes", "tree"]
 
@@ -38,25 +36,32 @@ _HOT_SHARE = 0.5
 """Share of the time from which an operator is highlighted."""
 
 
-def tree(plan: Plan) -> str:
+def tree(entries: Sequence[PlanEntry], summary: Sequence[str] = ()) -> str:
     """Return a tree of collapsible operators with their counters.
+
+    Parameters
+    ----------
+    entries
+        The nodes of a plan, each before its operands.
+    summary
+        Lines below the tree.
 
     Examples
     --------
     >>> import sparrow as sp
-    >>> tree(sp.eye(3).explain()).count("<details")
+    >>> tree(sp.eye(3).explain().entries).count("<details")
     1
     """
-    seconds = sum(entry.actual.get("seconds", 0.0) for entry in plan.entries)
+    seconds = sum(entry.actual.get("seconds", 0.0) for entry in entries)
     out: list[str] = []
     depth = -1
-    for entry in plan.entries:
+    for entry in entries:
         out.append("</details>" * (depth - entry.depth + 1))
         out.append(f"<details open><summary>{_head(entry, seconds)}</summary>")
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _rows(entry))
         out.append(f"<table>{rows}</table>" if rows else "")
         depth = entry.depth
-    lines = "".join(f"<div>{escape(line)}</div>" for line in plan.summary)
+    lines = "".join(f"<div>{escape(line)}</div>" for line in summary)
     return f'<div class="sparrow-plan">{_STYLE}{"".join(out)}{"</details>" * (depth + 1)}{lines}</div>'
 
 
@@ -68,8 +73,6 @@ def _rows(entry: PlanEntry) -> list[tuple[str, str]]:
 
 def _head(entry: PlanEntry, seconds: float) -> str:
     """Return the line of an operator: its name, schema, reads and counters."""
-    from sparrow.engines.explain import format_schema
-
     schema = "" if entry.schema is None else format_schema(entry.schema)
     text = schema if entry.reads else f"{schema}{entry.note}"
     parts = [f"<b>{escape(entry.operation)}</b>", f'<code style="background:none">{escape(text)}</code>']
@@ -102,7 +105,7 @@ def counters(entry: PlanEntry) -> list[tuple[str, str]]:
     --------
     >>> import sparrow as sp
     >>> [name for name, _ in counters((sp.eye(3) * 2).explain(analyze=True).entries[0])]
-    ['rows', 'seconds']
+    ['rows', 'seconds', 'strategy']
     """
     actual = entry.actual
     if not actual:

@@ -7,17 +7,14 @@ grey those it skips.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from sparrow.engines.plan_entry import PlanEntry, format_schema
 from sparrow.engines.plan_html import READ_COLOR, SKIPPED_COLOR, counters, read_share, read_sizes
 from sparrow.errors import InvalidValueError
 from sparrow.runtime.validation import check_path
-
-if TYPE_CHECKING:
-    from sparrow.engines.explain import Plan, PlanEntry
 
 __all__ = ["PlanPicture"]
 
@@ -32,8 +29,8 @@ class PlanPicture:
 
     Parameters
     ----------
-    plan
-        The plan, as :meth:`~sparrow.Tensor.explain` returns it.
+    entries
+        The nodes of a plan, each before its operands.
 
     Examples
     --------
@@ -42,11 +39,11 @@ class PlanPicture:
     >>> picture.svg.count("<rect class='box'")
     3
     >>> picture
-    PlanPicture of 3 operators, 524 x 296 pixels
+    PlanPicture of 3 operators, 524 x 246 pixels
     """
 
-    def __init__(self, plan: Plan) -> None:
-        boxes = _boxes(plan)
+    def __init__(self, entries: Sequence[PlanEntry]) -> None:
+        boxes = _boxes(entries)
         self._size = _place(boxes)
         self._count = len(boxes)
         self._content = "".join([*map(_edge, boxes), *map(_draw, boxes)])
@@ -108,26 +105,24 @@ class _Box:
         self.x, self.y = 0.0, 0
 
 
-def _boxes(plan: Plan) -> list[_Box]:
+def _boxes(entries: Sequence[PlanEntry]) -> list[_Box]:
     """Return the operators of a plan in order, scalar operands in their boxes."""
     scalars: dict[int, list[str]] = {}
     above: list[int] = []
-    for number, entry in enumerate(plan.entries):
+    for number, entry in enumerate(entries):
         del above[entry.depth :]
         if entry.schema is None and above:
             scalars.setdefault(above[-1], []).append(entry.operation)
         above.append(number)
     return [
         _Box(entry, scalars.get(number, []))
-        for number, entry in enumerate(plan.entries)
+        for number, entry in enumerate(entries)
         if entry.schema is not None or not entry.depth
     ]
 
 
 def _lines(entry: PlanEntry) -> Iterator[str]:
     """Yield the lines of text in the box of an operator, the first as its title."""
-    from sparrow.engines.explain import format_schema
-
     details = dict(entry.details)
     yield entry.operation
     if entry.schema is not None:

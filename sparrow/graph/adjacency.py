@@ -154,6 +154,11 @@ class Adjacency:
         """Return the out-degree of each node."""
         return np.diff(self._indptr)
 
+    def count_edges(self, active: NDArray[np.bool_]) -> int:
+        """Return the number of edges that leave active nodes."""
+        stops, starts = (np.sum(part, where=active) for part in (self._indptr[1:], self._indptr[:-1]))
+        return int(stops - starts)
+
     def frontier_lists(self, active: NDArray[np.bool_], others: bool = False) -> Iterator[NeighborLists]:
         """Yield the lists of active nodes, then deactivate nodes without a list.
 

@@ -55,7 +55,7 @@ def kcore(A: Tensor) -> Tensor:
     with (
         reserve_per_node(A, 24, "core numbers"),
         Adjacency(A, undirected=True) as adjacency,
-        progress.bar("core numbers", None, "edges") as advance,
+        progress.bar("core numbers", adjacency.count_edges(np.ones(A.shape[0], np.bool_)), "edges") as advance,
     ):
         core = adjacency.degrees()
         if adjacency.csr is not None:
@@ -67,8 +67,10 @@ def kcore(A: Tensor) -> Tensor:
                 advance(traversal.peel_cores(indptr, cols, core, begin, order, place, state, tuning().edges_per_call))
             return per_node(A, core.astype(np.int64))
         tally = np.zeros(int(core.max(initial=0)) + 1, np.int64)
-        active = core > 0
+        active, work = core > 0, 0
         while active.any():
+            before, work = work, adjacency.count_edges(active)
+            advance.set_left(progress.work_left(before, work))
             for lists in adjacency.frontier_lists(active):
                 h_index(*lists.arrays, core, active, tally)
                 advance(lists.count)
@@ -117,13 +119,15 @@ def label_propagation(A: Tensor, *, max_iter: int = 100, seed: int = 0) -> Tenso
     with (
         reserve_per_node(A, 40, "label propagation"),
         Adjacency(A, undirected=True) as adjacency,
-        progress.bar("label propagation", None, "edges") as advance,
+        progress.bar("label propagation", adjacency.count_edges(np.ones(n, np.bool_)), "edges") as advance,
     ):
         labels, tally = np.arange(n), np.zeros(n, np.int64)
-        active = adjacency.degrees() > 0
-        for _ in range(max_iter):
+        active, work = adjacency.degrees() > 0, 0
+        for number in range(max_iter):
             if not active.any():
                 break
+            before, work = work, adjacency.count_edges(active)
+            advance.set_left(min(progress.work_left(before, work), work * (max_iter - number)))
             # Iterate over a copy, so that a spilled graph yields the same nodes as one in memory.
             for lists in adjacency.neighbor_lists(active.copy()):
                 vote(*lists.arrays, labels, active, tally, seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,6 +12,7 @@ from sparrow import engines
 from sparrow.graph.adjacency import Adjacency, to_neighbor_lists
 from sparrow.graph.nodes import check_graph, per_group, per_node, reserve_per_node, shared
 from sparrow.graph.tuning import tuning
+from sparrow.plan.estimates import estimate_nnz
 from sparrow.runtime import memory, progress
 from sparrow.tensor import Tensor
 
@@ -52,8 +52,9 @@ def connected_components(A: Tensor) -> Tensor:
     A = check_graph(A)
     with reserve_per_node(A, 8, "connected components"):
         parent = np.arange(A.shape[0])
-        with progress.bar("connected components", None, "edges") as advance:
-            for block in engines.iter_blocks(A.__sparrow_scan__()):
+        scan = A.__sparrow_scan__()
+        with progress.bar("connected components", estimate_nnz(scan), "edges") as advance:
+            for block in engines.iter_blocks(scan):
                 lists = to_neighbor_lists(block)
                 unite(*lists.arrays, parent)
                 advance(lists.count)
@@ -96,7 +97,7 @@ def strongly_connected_components(A: Tensor) -> Tensor:
         reserve_per_node(A, 32, "strongly connected components"),
         ExitStack() as stack,
         Adjacency(A) as adjacency,
-        progress.bar("strongly connected components", None, "edges") as advance,
+        progress.bar("strongly connected components", estimate_nnz(A.__sparrow_scan__()), "edges") as advance,
     ):
         if adjacency.csr is not None:
             return per_group(A, _search_in_memory(adjacency, advance))
@@ -114,7 +115,7 @@ def strongly_connected_components(A: Tensor) -> Tensor:
         return per_group(A, component)
 
 
-def _search_in_memory(adjacency: Adjacency, advance: Callable[[int], None]) -> NDArray[np.int32]:
+def _search_in_memory(adjacency: Adjacency, advance: progress.Advance) -> NDArray[np.int32]:
     """Return a component number below n for each node."""
     from sparrow.kernels.graph import traversal
 
@@ -137,7 +138,7 @@ def _contract(
     alive: NDArray[np.bool_],
     component: NDArray[np.int64],
     capacity: int,
-    advance: Callable[[int], None],
+    advance: progress.Advance,
 ) -> int:
     """Merge components in one pass over the edges and deactivate complete ones.
 
@@ -149,6 +150,7 @@ def _contract(
     has_out, has_in = np.zeros_like(alive), np.zeros_like(alive)
     keys = np.empty(capacity, np.int64)
     filled = dropped = 0
+    advance.set_left(adjacency.count_edges(alive))
     for lists in adjacency.neighbor_lists(alive):
         arrays = lists.arrays
         k, at, filled = gather(*arrays, alive, component, has_out, has_in, 0, 0, keys, filled)
@@ -217,7 +219,7 @@ def _color(
     reverse: Adjacency,
     alive: NDArray[np.bool_],
     component: NDArray[np.int64],
-    advance: Callable[[int], None],
+    advance: progress.Advance,
 ) -> None:
     """Find components by forward coloring and backward search."""
     from sparrow.kernels.graph import traversal
@@ -227,6 +229,7 @@ def _color(
     colors = np.arange(len(alive))
     active = alive.copy()
     while active.any():
+        advance.set_left(adjacency.count_edges(active))
         for lists in adjacency.frontier_lists(active, others=True):
             color(*lists.arrays, alive, colors, active)
             advance(lists.count)
@@ -234,6 +237,7 @@ def _color(
     roots = alive & (colors == np.arange(len(alive)))
     active = roots.copy()
     while active.any():
+        advance.set_left(reverse.count_edges(active))
         for lists in reverse.frontier_lists(active, others=True):
             reach(*lists.arrays, alive, colors, roots, active)
             advance(lists.count)

@@ -99,10 +99,13 @@ def _count_closed(adjacency: Adjacency, degrees: NDArray[np.int64]) -> NDArray[n
     capacity = min(total // 2, max(memory.share(tuning().triangle_share) // 4, math.isqrt(total)))
     lanes = [(np.full(n, -1, np.int32), np.zeros(n, np.int64)) for _ in range(threads)]
     low = 0
-    with memory.reserve(4 * capacity, "edges of triangles"), progress.bar("triangles", None, "edges") as advance:
+    with memory.reserve(4 * capacity, "edges of triangles"), progress.bar("triangles", total, "edges") as advance:
         up = np.empty(capacity, np.int32)
+        left = total // 2
         while low < n:
             indptr = _load_oriented(adjacency, rank, low, up)
+            left -= int(indptr[-1])
+            advance.set_left(total * (1 + -(-left // max(capacity, 1))))  # each pass reads all edges
             oriented = rank, low, as_readonly(indptr), as_readonly(up)
             for lists in adjacency.neighbor_lists():
                 _count_block(lists, oriented, lanes, advance)

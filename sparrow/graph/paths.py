@@ -147,7 +147,7 @@ def _breadth_first(adjacency: Adjacency, at: NDArray[np.int64], limit: float) ->
     at = np.unique(at)
     distance[at], queue[: len(at)] = 0, at
     state = np.array([0, len(at)])
-    with progress.bar("breadth-first search", None, "edges") as advance:
+    with progress.bar("breadth-first search", len(cols), "edges") as advance:
         while state[0] < state[1]:
             advance(traversal.bfs_levels(indptr, cols, queue, float(limit), distance, state, tuning().edges_per_call))
     return distance
@@ -178,7 +178,7 @@ def _delta_stepping(adjacency: Adjacency, at: NDArray[np.int64], cycles: _Negati
         width, predecessors = np.inf, cycles.predecessors
         max_edges = min(max_edges, tuning().passes_before_cycle_check * (n + len(cols)))
     bound, state = np.array([width]), np.array([0, len(at), 0])
-    with progress.bar("shortest paths", None, "edges") as advance:
+    with progress.bar("shortest paths", len(cols), "edges") as advance:
         while state[1] or state[2]:
             if cycles is not None:
                 cycles.check(distance)
@@ -202,11 +202,13 @@ def _relax_until_stable(
     active = np.zeros(adjacency.size, np.bool_)
     distance[at], active[at] = 0.0, True
     predecessors = _NO_PREDECESSORS if cycles is None else cycles.predecessors
-    rounds = 0
+    rounds = work = 0
     with progress.bar(title, None, "edges") as advance:
         while active.any():
             if cycles is not None and rounds.bit_count() == 1:  # after 1, 2, 4, 8, ... rounds
                 cycles.check(distance)
+            before, work = work, adjacency.count_edges(active)
+            advance.set_left(progress.work_left(before, work))
             for lists in adjacency.frontier_lists(active):
                 events.emit("graph.relax")
                 relax(*lists.arrays, as_readonly(lists.weights), limit, distance, predecessors, active)

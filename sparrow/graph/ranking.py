@@ -169,7 +169,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     if A.dtype.kind == "f" and A.size and 0 < (largest := float(weights.max())) < np.inf:
         weights = weights / largest if not 1e-100 < largest < 1e100 else weights  # scores do not depend on the scale
     operator = Operator(weights, persist=True)
-    with reserve_per_node(A, 24, "hits"), progress.bar("hits", None, "rounds") as advance:
+    with reserve_per_node(A, 24, "hits"), progress.bar("hits", max_iter, "rounds") as advance:
+        rounds = progress.Convergence(tol, max_iter)
         hubs: NDArray[np.float64] = np.full(n, 1 / max(n, 1))
         for _ in range(max_iter):
             before = hubs
@@ -177,8 +178,10 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
             hubs = _normalize(operator.matvec(authorities))
             if not np.isfinite(hubs.sum()):
                 raise InvalidValueError("hits: edge weights must be finite, got NaN or infinity")
+            change = float(np.abs(hubs - before).sum())
+            advance.set_total(rounds.expect(change))
             advance(1)
-            if float(np.abs(hubs - before).sum()) <= tol:
+            if change <= tol:
                 return per_node(A, hubs), per_node(A, authorities)
     raise ConvergenceError(f"hits did not reach tol={tol} in {max_iter} rounds: increase max_iter or tol")
 

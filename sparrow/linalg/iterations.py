@@ -115,12 +115,14 @@ def pagerank(
         ranks = np.array(np.broadcast_to(jump, n))
         dangling_rank, scaled = float(ranks[out_weights == 0].sum()), ranks * factors
         warmup.warn_compiling()
-        with progress.bar("pagerank", None, "rounds") as advance:
+        rounds = progress.Convergence(tol, max_iter)
+        with progress.bar("pagerank", max_iter, "rounds") as advance:
             for _ in range(max_iter):
                 previous, ranks = ranks, operator.multiply_transposed(scaled)
                 change, dangling_rank = finish_iteration(
                     ranks, previous, jump, 1 - damping, dangling_jump, damping * dangling_rank, factors, scaled
                 )
+                advance.set_total(rounds.expect(change))
                 advance(1)
                 if change <= tol:
                     ranks /= ranks.sum()
@@ -200,12 +202,15 @@ def power_iteration(
     if n and not vector.any():
         raise InvalidValueError("v0 must not be all 0: omit it for a random initial vector")
     vector = vector / (np.linalg.norm(vector) or 1)
-    with progress.bar("power iteration", None, "rounds") as advance:
+    rounds = progress.Convergence(tol, max_iter)
+    with progress.bar("power iteration", max_iter, "rounds") as advance:
         for _ in range(max_iter):
             product = operator.matvec(vector)
             value = np.vdot(vector, product)
+            error, scale = np.linalg.norm(product - value * vector), abs(value)
+            advance.set_total(rounds.expect(float(error / (scale or 1))))
             advance(1)
-            if np.linalg.norm(product - value * vector) <= tol * abs(value):
+            if error <= tol * scale:
                 return value, vector
             length = np.linalg.norm(product)
             if not np.isfinite(length):

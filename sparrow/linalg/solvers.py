@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -27,7 +28,7 @@ from sparrow.linalg.operators import (
     to_numeric_array,
     unwrap_tensor,
 )
-from sparrow.runtime import memory, progress
+from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.validation import check_integer, check_number
 from sparrow.tensor import Tensor
 
@@ -43,6 +44,10 @@ _SYMMETRIC_FUNCTIONS = ("eigsh", "lobpcg", "minres")
 """Functions that give wrong results of a matrix that is not symmetric, without an error."""
 _BLOCK_VECTORS = {"lobpcg": 9, "expm_multiply": 4}
 """Arrays of the shape of the argument that a solver keeps: three blocks and their products."""
+
+_PRODUCTS_PER_ROUND = {"bicgstab": 2, "cg": 1, "gmres": 1, "lsmr": 2, "lsqr": 2, "minres": 1}
+_CALLED_EACH_ROUND = ("bicgstab", "cg", "gmres", "minres")
+"""Solvers that call ``callback`` in each round."""
 
 _BLOCK_ARGUMENTS = {"lobpcg": "X", "expm_multiply": "B"}
 """Functions of several vectors at once, and the argument that holds them."""
@@ -91,12 +96,52 @@ def _call_scipy(
         _check_symmetric(name, operator if matrix is None else matrix)
     with (
         memory.reserve(nbytes, f"{name}: the vectors of its basis", remedy),
-        progress.bar(name, None, "products") as advance,
+        progress.bar(name, _max_products(name, args, options), "products") as advance,
         translated_errors(name, options),
         operator.report_products(advance) if isinstance(operator, Operator) else nullcontext(),
         operator.require_finite(name) if isinstance(operator, Operator) and has_side else nullcontext(),
     ):
+        options = _watch_rounds(name, options, advance) if settings.current().show_progress() else options
         return solve(operator if matrix is None else matrix, *args, **options, **internal)
+
+
+def _max_products(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> float:
+    """Return the maximal products of a solver; infinity without a limit."""
+    if name == "lobpcg":  # products of blocks: of the guess, and of each round
+        rounds = options.get("maxiter")
+        return float(args[0].shape[1] * (2 + (min(args[0].shape[0], 20) if rounds is None else rounds)))
+    rounds = options.get("iter_lim" if name == "lsqr" else "maxiter")
+    if rounds is None or name not in _PRODUCTS_PER_ROUND:
+        return math.inf
+    each = int(options.get("restart") or 20) if name == "gmres" else 1
+    return float(_PRODUCTS_PER_ROUND[name] * each * rounds)
+
+
+def _watch_rounds(name: str, options: dict[str, Any], advance: progress.Advance) -> dict[str, Any]:
+    """Return options with a callback that estimates the products that are left.
+
+    GMRES passes its residual; for others the change of the solution stands for it.
+    """
+    given = options.get("callback")
+    if name not in _CALLED_EACH_ROUND or (name == "gmres" and given is not None):
+        return options
+    rtol = options.get("rtol")
+    rounds = progress.Convergence(1e-5 if rtol is None else float(rtol), math.inf)
+    last: list[Any] = [0]
+    count = itertools.count(1)
+
+    def watch(found: Any) -> None:
+        if name == "gmres":
+            error = float(found)
+        else:
+            scale, change = np.linalg.norm(found), np.linalg.norm(found - last[0])
+            last[0] = np.copy(found)
+            error = float(change / scale) if scale else math.inf
+        advance.set_left(_PRODUCTS_PER_ROUND[name] * (rounds.expect(error) - next(count)))
+        if given is not None:
+            given(found)
+
+    return {**options, "callback": watch} | ({"callback_type": "pr_norm"} if name == "gmres" else {})
 
 
 def _reserve_basis(name: str, A: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, str]:

@@ -358,8 +358,10 @@ class ALS(Parameters, Recommender):
         sides = ((ratings.rows, W, H, ratings.cols), (ratings.cols, H, W, ratings.rows))
         statistics: TableStatistics | None = None
 
+        epoch = len(losses) // 2
+
         def text() -> str:
-            now = f"epoch {min(len(losses) // 2 + 1, self.epochs)} of {self.epochs}"
+            now = f"epoch {epoch} of {self.epochs}"
             return f"{now}, loss {losses[-1]:.6g}" if losses else now
 
         with progress.bar(text, (2 * self.epochs - len(losses)) * ratings.count, "ratings") as advance:
@@ -371,6 +373,7 @@ class ALS(Parameters, Recommender):
                 return half_step(side, fixed, statistics, solved, objective, backend, advance, offsets)
 
             for step in range(len(losses), 2 * self.epochs):
+                epoch = step // 2 + 1
                 _, solved, fixed, other = sides[step % 2]
                 if statistics is None:
                     counts = np.diff(other.indptr)

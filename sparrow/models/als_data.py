@@ -23,7 +23,7 @@ from sparrow.errors import InvalidValueError
 from sparrow.kernels.coo import Block
 from sparrow.models.tuning import tuning
 from sparrow.plan import Scan
-from sparrow.plan.estimates import max_nnz
+from sparrow.plan.estimates import estimate_nnz, max_nnz
 from sparrow.runtime import progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting.spill import Segment, SpillFile
@@ -312,7 +312,7 @@ class _RatingCollector:
     def collect(self, digest: bool) -> None:
         """Read all ratings once."""
         hashes = [hashlib.blake2b(digest_size=16) for _ in range(3)] if digest else []
-        with progress.bar("counting ratings", None, "ratings") as advance:
+        with progress.bar("counting ratings", estimate_nnz(self._scan), "ratings") as advance:
             for block in engines.iter_sorted_blocks(self._scan):
                 values = self._to_finite(block)
                 arrays: tuple[NDArray[Any], ...] = (

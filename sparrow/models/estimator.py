@@ -389,13 +389,16 @@ class Estimator(Parameters, ABC):
                     f"{os.fspath(self.checkpoint)!r}, got {self.epochs}: raise it, or pass another folder"
                 )
 
+        epoch = len(losses)
+
         def text() -> str:
-            now = f"epoch {min(len(losses) + 1, self.epochs)} of {self.epochs}"
+            now = f"epoch {epoch} of {self.epochs}"
             checked = f", validation {validation_losses[-1]:.6g}" if validation_losses else ""
             return f"{now}, loss {losses[-1]:.6g}{checked}" if losses else now
 
         with progress.bar(text, (self.epochs - len(losses)) * rows.height, "rows") as advance:
             while len(losses) < self.epochs and not self._should_stop(validation_losses):
+                epoch = len(losses) + 1
                 losses.append(self._train_epoch(trainer, rows, len(losses), advance))
                 if self.validation is not None:
                     validation_losses.append(

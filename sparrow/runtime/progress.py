@@ -1,35 +1,52 @@
-"""Progress bars on standard error, for terminals and notebooks.
+"""Progress bars and notes, for terminals and notebooks.
 
 A bar appears if :meth:`sparrow.runtime.settings.Settings.show_progress` allows it and the operation takes longer than
-a second. Disabled bars cost one no-op call per step. A terminal that disappears never breaks the operation.
+a second. Disabled bars cost one no-op call per step. Of bars within each other the outermost is shown that has not
+reached its total. A bar ends at 100 % with the last description, whatever its total was, unless its block raises.
 """
 
 from __future__ import annotations
 
-import io
-import sys
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sparrow.runtime import events, settings
+from sparrow.runtime.quantities import format_quantity
 from sparrow.runtime.tuning import tuning
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from sparrow.runtime.progress_views import BarState, BarView
 
-__all__ = ["bar", "format_quantity", "respelled_notes", "write_line", "write_note"]
+__all__ = [
+    "Advance", "Convergence", "bar", "format_quantity", "respelled_notes", "work_left", "write_line", "write_note",
+]  # fmt: skip
 
-_drawing = threading.Lock()
-"""Held by the bar on screen; there is at most one."""
+_open_bars: list[_Bar] = []
+"""Bars of running operations, oldest first; the first that has not reached its total is shown."""
+_opening = threading.Lock()
+
+
+class Advance(Protocol):
+    """Function that advances a bar."""
+
+    def __call__(self, n: int, /) -> None:
+        """Add ``n`` to the amount done; thread-safe."""
+
+    def set_total(self, total: float) -> None:
+        """Replace the total, which may be an estimate; thread-safe."""
+
+    def set_left(self, left: float) -> None:
+        """Set the total to the amount done and what is left; thread-safe."""
 
 
 def bar(
-    description: str | Callable[[], str], total: int | None, unit: str = "bytes"
-) -> AbstractContextManager[Callable[[int], None]]:
+    description: str | Callable[[], str], total: float | None, unit: str = "bytes"
+) -> AbstractContextManager[Advance]:
     """Show the progress of the operation in the block.
 
     Parameters
@@ -37,14 +54,14 @@ def bar(
     description
         Short description, or a function that returns the current one.
     total
-        Total in ``unit``; None if unknown, then no remaining time is shown.
+        Total in ``unit``, exact or estimated; None if unknown, then no remaining time is shown.
     unit
         ``"bytes"``, or a plural noun such as ``"elements"``.
 
     Yields
     ------
     function of one integer
-        Advances the bar. Thread-safe.
+        Advances the bar; its methods ``set_total`` and ``set_left`` replace the total. Thread-safe.
 
     Examples
     --------
@@ -57,27 +74,40 @@ def bar(
 
 
 @contextmanager
-def _show(drawn: _Bar) -> Iterator[Callable[[int], None]]:
+def _show(shown: _Bar) -> Iterator[Advance]:
+    with _opening:
+        _open_bars.append(shown)
+    is_complete = False
     try:
-        yield drawn.advance
+        yield shown
+        is_complete = True
     finally:
-        drawn.close()
+        with _opening:
+            _open_bars.remove(shown)
+        shown.close(is_complete)
 
 
 def write_line(text: str) -> bool:
     """Write a line above the current bar; return whether progress is shown."""
     if not settings.current().show_progress():
         return False
-    if settings.is_notebook() and _drawing.locked():
-        text = f"\r{text:<{tuning().progress_columns}}"
-    _FaultTolerantStream(sys.stderr).write(f"{text}\n")
+    _write(text)
     return True
 
 
 def write_note(text: str) -> None:
-    """Write a line to standard error, terminal or not, unless progress is disabled."""
+    """Write a line, in a terminal or not, unless progress is disabled.
+
+    It goes to standard error, and in a notebook among the outputs of the cell.
+    """
     if settings.current().progress is not False:
-        _FaultTolerantStream(sys.stderr).write(f"{_respell.get()(text)}\n")
+        _write(_respell.get()(text))
+
+
+def _write(text: str) -> None:
+    from sparrow.runtime.progress_views import show_note
+
+    show_note(text)
 
 
 _respell: ContextVar[Callable[[str], str]] = ContextVar("respell", default=str)
@@ -93,150 +123,142 @@ def respelled_notes(respell: Callable[[str], str]) -> Iterator[None]:
         _respell.reset(token)
 
 
-def _ignore(n: int) -> None:
-    pass
+class _Ignored:
+    """Function that advances no bar."""
+
+    def __call__(self, n: int, /) -> None:
+        pass
+
+    def set_total(self, total: float) -> None:
+        pass
+
+    def set_left(self, left: float) -> None:
+        pass
 
 
-_DISABLED = nullcontext(_ignore)
+_DISABLED = nullcontext(_Ignored())
 
 
 class _Bar:
-    """Counter drawn after a delay, unless another bar is on screen."""
+    """Counter that is drawn after a delay, while it is the oldest one."""
 
-    def __init__(self, description: str | Callable[[], str], total: int | None, unit: str) -> None:
+    def __init__(self, description: str | Callable[[], str], total: float | None, unit: str) -> None:
         self._description = description
-        self._describe = description if callable(description) else lambda: description
         self._total, self._unit = total, unit
+        self._is_exact = total is not None
         self._lock = threading.Lock()
         self._done = 0
         self._started = time.monotonic()
         self._next = self._started + tuning().progress_delay_seconds
-        self._drawn: tuple[Progress, TaskID] | None = None
+        self._view: BarView | None = None
 
-    def advance(self, n: int) -> None:
+    def __call__(self, n: int, /) -> None:
         events.emit("progress.advance", description=self._description, n=n)
         with self._lock:
             self._done += n
+        bars = _open_bars.copy()
+        shown = next((k for k, each in enumerate(bars) if each is self or not each.is_full), -1)
+        for full in bars[:shown]:
+            full.end_view("complete")
+        bars[shown].refresh()
+
+    def set_total(self, total: float) -> None:
+        with self._lock:
+            self._total, self._is_exact = total, False
+
+    def set_left(self, left: float) -> None:
+        with self._lock:
+            self._total, self._is_exact = self._done + left, False
+
+    @property
+    def is_full(self) -> bool:
+        """True if nothing is left of a total that was given."""
+        return self._is_exact and self._total is not None and self._done >= self._total
+
+    def refresh(self) -> None:
+        """Draw the bar if it is due."""
+        with self._lock:
             now = time.monotonic()
             if now < self._next:
                 return
             self._next = now + tuning().progress_interval_seconds
-            if self._drawn is None:
-                if not _drawing.acquire(blocking=False):
-                    return
-                self._drawn = _open(self._describe(), self._total, self._unit, now - self._started)
-            progress, task = self._drawn
-            progress.update(task, description=self._describe(), completed=self._done, refresh=True)
+            state = self._state("running")
+            if self._view is None:
+                from sparrow.runtime.progress_views import open_view
 
-    def close(self) -> None:
+                self._view = open_view()
+            self._view.draw(state)
+
+    def close(self, is_complete: bool) -> None:
         with self._lock:
-            self._next = float("inf")
-            if self._drawn is None:
-                return
-            progress, task = self._drawn
-            self._drawn = None
-            try:
-                progress.update(task, completed=self._done)
-                progress.stop()
-            finally:
-                _drawing.release()
+            self._next = math.inf
+            total = self._done if is_complete else self._total
+        events.emit(
+            "progress.finish", description=self._description, done=self._done, total=total, is_complete=is_complete
+        )
+        self.end_view("complete" if is_complete else "stopped")
+
+    def end_view(self, status: str) -> None:
+        """Draw the bar for the last time, if it is on screen."""
+        with self._lock:
+            self._next = math.inf
+            if self._view is not None:
+                view, self._view = self._view, None
+                view.close(self._state(status))
+
+    def _state(self, status: str) -> BarState:
+        from sparrow.runtime.progress_views import BarState
+
+        text = self._description() if callable(self._description) else self._description
+        return BarState(text, self._unit, self._done, self._total, time.monotonic() - self._started, status)
 
 
-class _FaultTolerantStream:
-    """Standard error that may disappear: failed writes are dropped."""
+class Convergence:
+    """Estimate of the rounds of an iteration whose error shrinks geometrically.
 
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-        self.encoding = getattr(file, "encoding", None) or "utf-8"
-
-    def write(self, text: str) -> int:
-        events.emit("progress.write", closed=getattr(self._file, "closed", False))
-        try:
-            return self._file.write(text)
-        except (OSError, ValueError):
-            return len(text)
-
-    def flush(self) -> None:
-        try:
-            self._file.flush()
-        except (OSError, ValueError):
-            return
-
-    def isatty(self) -> bool:
-        try:
-            return self._file.isatty()
-        except (OSError, ValueError):
-            return False
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-
-def _open(description: str, total: int | None, unit: str, elapsed: float) -> tuple[Progress, TaskID]:
-    """Show a bar that started ``elapsed`` seconds ago."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-    from rich.text import Text
-
-    width = tuning().progress_columns
-
-    class Amount(ProgressColumn):
-        """Amount done, total and rate."""
-
-        def render(self, task: Task) -> Text:
-            done = format_quantity(task.completed, unit)
-            total = "" if task.total is None else f" of {format_quantity(task.total, unit)}"
-            spent = task.elapsed or 0.0
-            rate = f", {format_quantity(task.completed / spent, unit)}/s" if spent > 0 and task.completed else ""
-            return Text(f"{done}{total}{rate}")
-
-    class NotebookProgress(Progress):
-        """Bar in a notebook cell, redrawn after a carriage return."""
-
-        def start(self) -> None:
-            self.refresh()
-
-        def refresh(self) -> None:
-            with self.console.capture() as drawn:
-                self.console.print(self.get_renderable())
-            _FaultTolerantStream(sys.stderr).write(f"\r{drawn.get().rstrip():<{width}}")
-
-        def stop(self) -> None:
-            self.refresh()
-            _FaultTolerantStream(sys.stderr).write("\n")
-
-    if settings.is_notebook():
-        kind: type[Progress] = NotebookProgress
-        console = Console(file=io.StringIO(), width=width, no_color=True, force_terminal=False, force_jupyter=False)
-    else:
-        kind, console = Progress, Console(file=_FaultTolerantStream(sys.stderr))  # type: ignore[arg-type]
-    progress = kind(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        Amount(),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        auto_refresh=False,
-    )
-    task = progress.add_task(description, total=total)
-    progress.tasks[0].start_time = progress.get_time() - elapsed
-    progress.start()
-    return progress, task
-
-
-def format_quantity(n: float, unit: str) -> str:
-    """Format an amount with three significant digits and its unit.
+    Parameters
+    ----------
+    tol
+        Error at which the iteration ends.
+    limit
+        Maximum number of rounds; the estimate where the error does not shrink.
 
     Examples
     --------
-    >>> format_quantity(12_345_678, "bytes"), format_quantity(999, "bytes"), format_quantity(2_500, "elements")
-    ('12.3 MB', '999 bytes', '2.50k elements')
+    >>> rounds = Convergence(1e-6, limit=100)
+    >>> [rounds.expect(error) for error in (1e-1, 1e-2, 1e-3)]
+    [100, 6, 6]
     """
-    prefixes = ("", "k", "M", "G", "T", "P", "E")
-    step = 0
-    while n >= 999.5 and step < len(prefixes) - 1:
-        n, step = n / 1000, step + 1
-    number = f"{n:.0f}" if step == 0 or n >= 99.95 else f"{n:.1f}" if n >= 9.995 else f"{n:.2f}"
-    if unit == "bytes":
-        return f"{number} bytes" if step == 0 else f"{number} {prefixes[step]}B"
-    return f"{number}{prefixes[step]} {unit}"
+
+    def __init__(self, tol: float, limit: float) -> None:
+        self._tol, self._limit = tol, limit
+        self._errors: list[float] = []
+
+    def expect(self, error: float) -> float:
+        """Return the number of rounds in all, after the error of another one."""
+        self._errors.append(float(error))
+        count = len(self._errors)
+        if error <= self._tol:
+            return count
+        before = self._errors[(count - 1) // 2]  # the first rounds converge faster
+        if not 0 < self._tol < error < before < math.inf:
+            return max(self._limit, count)
+        rate = math.log(error / before) / (count - 1 - (count - 1) // 2)
+        rest = math.log(self._tol / error) / rate
+        return min(max(count + math.ceil(rest - 1e-9), count + 1), max(self._limit, count))
+
+
+def work_left(before: float, now: float) -> float:
+    """Return the work of this and all later rounds, if work shrinks geometrically.
+
+    Parameters
+    ----------
+    before, now
+        Work of the last round and of this one.
+
+    Examples
+    --------
+    >>> work_left(100, 50), work_left(0, 50), work_left(50, 100)
+    (100.0, 50, 100)
+    """
+    return now / (1 - max(now / before, 0.1)) if now < 0.95 * before else now

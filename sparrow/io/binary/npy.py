@@ -251,6 +251,7 @@ class NpyWriter(Writer):
                 rows += len(at)
             while done < count:
                 file.write(buffer.tobytes())
+                advance(len(buffer))
                 done += len(buffer)
                 buffer = np.full(min(room, count - done), fill, dtype)
         return rows

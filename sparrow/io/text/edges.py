@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import threading
 import warnings
 from collections import Counter
@@ -35,12 +34,10 @@ from sparrow.io.base.source import SourceLike, open_sources, total_size
 from sparrow.io.tabular.writers import TableWriter
 from sparrow.io.text.edge_parser import EdgeBlock, EdgeParser, ParsedEdges, reject_non_edges
 from sparrow.io.text.vocabulary import read_vertex_names
-from sparrow.io.tuning import tuning
-from sparrow.runtime import progress, settings
+from sparrow.runtime import settings
 from sparrow.runtime.progress import bar
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import Rows, memory_budget
-from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Edges", "EdgesWriter"]
 
@@ -365,14 +362,6 @@ class _Ingest:
         if ascending or spilled <= memory_budget():
             spilled = 0
         check_disk_space(self.folder, expected // 2, spilled)
-        if settings.current().show_progress():  # the estimate counts distinct weights
-            sample = np.empty(0) if parsed.values is None else parsed.values[:10_000]
-            varied = len(np.unique(sample)) > len(sample) // 2
-            stored = int(expected * (tuning().edge_bytes + (tuning().weight_bytes if varied else 0)))
-            sorting = f" and {spilled:,} while sorting" if spilled else ""
-            disk = get_filesystem(self.folder).local_disk(os.fspath(self.folder))
-            free = "" if disk is None else f", {shutil.disk_usage(disk).free:,} are free"
-            progress.write_line(f"edges: about {stored:,} bytes on disk{sorting}{free}")
 
     # integer ids ----------------------------------------------------------------------------------
 

@@ -521,7 +521,6 @@ class _Ingest:
                 f"the input of {size:,} bytes needs about {need:,} bytes on disk, and {free:,} are free "
                 f"at {disk!r}: free space, or store it elsewhere"
             )
-        progress.write_line(f"libsvm: about {need:,} bytes on disk, {free:,} are free")
 
     @property
     def labels_alone(self) -> bool:

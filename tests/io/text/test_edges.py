@@ -421,19 +421,6 @@ def test_the_profile_small_is_smaller(tmp_path: Path) -> None:
     assert cells(tmp_path / "small") == cells(tmp_path / "fast")
 
 
-def test_disk_estimate_is_printed(ingest: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rng = np.random.default_rng(0)
-    rows = zip(rng.integers(0, 50_000, (100_000, 2)).tolist(), rng.random(100_000).tolist(), strict=True)
-    (tmp_path / "long.txt").write_text("".join(f"{i} {j} {w}\n" for (i, j), w in rows))
-    with settings.config(progress=True):
-        edges(tmp_path / "long.txt", tmp_path / "long.sparrow")
-    told = re.search(r"edges: about ([\d,]+) bytes on disk, ([\d,]+) are free", capsys.readouterr().err)
-    assert told is not None
-    needed = int(told[1].replace(",", ""))
-    stored_bytes = sum(file.stat().st_size for file in (tmp_path / "long.sparrow").rglob("*.parquet"))
-    assert stored_bytes / 3 < needed < 3 * stored_bytes
-
-
 # -- vertices ------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import os
-import re
 import shutil
 import sys
 import threading
@@ -589,14 +588,6 @@ def test_sources_are_recorded(tmp_path: Path) -> None:
     ingest(tmp_path, "1 0:1\n")
     assert json.loads((tmp_path / "out" / "bundle.json").read_text())["members"] == {"X": {"index_base": 0}, "y": {}}
     assert storage.open(tmp_path / "out" / "X").history()[0]["operation"] == "ingest libsvm"
-
-
-def test_disk_estimate_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with settings.config(progress=True):
-        ingest(tmp_path, "".join(f"1 {k + 1}:0.{k}5\n" for k in range(5000)))
-    told = re.search(r"libsvm: about ([\d,]+) bytes on disk, [\d,]+ are free", capsys.readouterr().err)
-    assert told is not None
-    assert int(told[1].replace(",", "")) > 5000
 
 
 def test_a_disk_that_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
