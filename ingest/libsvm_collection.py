@@ -42,7 +42,7 @@ def main() -> None:
     finally:
         shutil.rmtree(made, ignore_errors=True)
     for part in parts:
-        print(part, sp.open(target / part)["X"])
+        print(part, repr(sp.open(target / part)["X"]).splitlines()[0])
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ def main() -> None:
     parser.add_argument("--files", metavar="FOLDER", help="where its files are")
     parser.add_argument("--overwrite", action="store_true")
     chosen = parser.parse_args()
-    print(sp.datasets.ingest(chosen.name, chosen.target, chosen.files, overwrite=chosen.overwrite))
+    found = sp.datasets.ingest(chosen.name, chosen.target, chosen.files, overwrite=chosen.overwrite)
+    print(repr(found).splitlines()[0])
 
 
 if __name__ == "__main__":

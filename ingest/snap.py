@@ -25,7 +25,7 @@ def main() -> None:
     graph = sp.ingest.edges(
         chosen.source, chosen.target, relabel=chosen.relabel, directed=not chosen.undirected, duplicates="first"
     )
-    print(graph)
+    print(repr(graph).splitlines()[0])
 
 
 if __name__ == "__main__":

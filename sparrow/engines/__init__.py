@@ -28,12 +28,13 @@ from sparrow.engines.summaries import (
     sample_elements,
     value_range,
 )
+from sparrow.engines.survey import Survey, survey
 from sparrow.engines.tracing import explained
 
 __all__ = [
-    "ENGINES", "DensityMap", "Engine", "EngineName", "Plan", "best_elements", "contract_sql", "count_nnz",
+    "ENGINES", "DensityMap", "Engine", "EngineName", "Plan", "Survey", "best_elements", "contract_sql", "count_nnz",
     "count_values", "density", "device_of", "engine_for", "evaluate", "evaluate_dense", "evaluate_element",
     "evaluate_many", "explain", "explained", "first_elements", "histogram", "iter_blocks", "iter_sorted_blocks",
-    "open_partitions", "reduce_all", "register", "register_select", "sample_elements", "sorted_order", "unregister",
-    "value_range",
+    "open_partitions", "reduce_all", "register", "register_select", "sample_elements", "sorted_order", "survey",
+    "unregister", "value_range",
 ]  # fmt: skip

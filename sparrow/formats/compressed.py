@@ -222,6 +222,11 @@ class CSR(_Compressed):
            [0, 9, 0]])
     >>> sp.asarray(A)
     <Tensor (d0: 3, d1: 3) int64 nnz=3 csr in memory>
+    density 33.3 %
+    d0 / d1  0  1  2
+          0  7  ·  8
+          1  ·  ·  ·
+          2  ·  9  ·
     """
 
     __slots__ = ()

@@ -98,6 +98,10 @@ def open(  # noqa: A001 - the public name is sp.open
     >>> stored = sp.asarray([[0, 2], [3, 0]]).save("A.sparrow")
     >>> sp.open("A.sparrow")
     <Tensor A.sparrow (d0: 2, d1: 2) int64 nnz=2 coo v0>
+    density 50 %
+    d0 / d1  0  1
+          0  ·  2
+          1  3  ·
     """
     with storage.use_storage_options(path, storage_options):
         if coords is not None:

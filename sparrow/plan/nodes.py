@@ -476,7 +476,7 @@ class TopK(_Unary):
 
     def label(self) -> str:
         """Return the number of elements of a line."""
-        return f"{'largest' if self.largest else 'smallest'} {self.k} of each line"
+        return f"topk {self.k}{'' if self.largest else ' smallest'}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.plan import Node, Scan, axis_by_name, axis_labels, normalize_axis
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.relations.protocol import Handle, Relation
+from sparrow.tensor.records import LabelsByDim
 
 __all__ = ["Base", "as_scan", "read_labels"]
 
@@ -121,17 +122,22 @@ class Base:
         """Value of absent elements, a NumPy scalar."""
         return self._schema.fill_value
 
-    def labels(self, dim: str | int) -> pa.Array | None:
+    @overload
+    def labels(self, dim: None = None) -> LabelsByDim: ...
+    @overload
+    def labels(self, dim: str | int) -> pa.Array | None: ...
+    def labels(self, dim: str | int | None = None) -> pa.Array | LabelsByDim | None:
         r"""Return the labels of a dimension in the order of positions, or None.
 
         Parameters
         ----------
         dim
-            Name or number of the dimension.
+            Name or number of the dimension; by default all that have labels.
 
         Returns
         -------
         pyarrow.Array or None
+            Without ``dim`` a dictionary of Arrow arrays by name, which renders as a table.
 
         Raises
         ------
@@ -148,7 +154,16 @@ class Base:
         >>> A = sp.ingest.columns("stars.csv", "stars.sparrow", coords=["user", "film"], value="stars")
         >>> A.labels("user").to_pylist(), A.labels("film")
         (['ada', 'bob'], None)
+        >>> A.labels()
+        dimension  size  type    labels
+        ---------  ----  ------  --------------------
+        user          2  string  ada, bob
+        film          8          0 to 7, not labelled
         """
+        if dim is None:
+            found_by_axis = read_labels(self.__sparrow_scan__())
+            named = {self.dims[axis]: labels for axis, labels in sorted(found_by_axis.items())}
+            return LabelsByDim(named, dict(zip(self.dims, self.shape, strict=True)))
         found = axis_labels(self.__sparrow_scan__()).get(self._axis(dim))
         return None if found is None else found.array()
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import html as markup
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 from sparrow import storage
-from sparrow.errors import InvalidValueError, LabelError
+from sparrow.errors import InvalidValueError, LabelError, SparrowError
 from sparrow.interop.conversion import from_object
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
-from sparrow.tensor import Tensor
+from sparrow.tensor import Tensor, display
 
 __all__ = ["Bundle"]
 
@@ -83,6 +84,26 @@ class Bundle(Mapping[str, Tensor]):
 
     def __repr__(self) -> str:
         return f"<Bundle {self.path or 'in memory'}: {', '.join(self._names)}>"
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the names, which notebooks and IPython complete in ``bundle["``."""
+        return list(self._names)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the tensors; reads their logs only."""
+        rows: list[tuple[Any, ...]] = []
+        for name in self._names:
+            try:
+                tensor = self[name]
+                size = display.human_bytes(tensor.nbytes) if tensor.version is not None else None
+                nnz = tensor._known_nnz()
+                density = None if nnz is None or not tensor.size else display.percent(nnz / tensor.size)
+                shape = ", ".join(f"{dim}: {n:,}" for dim, n in zip(tensor.dims, tensor.shape, strict=True))
+                rows.append((name, f"({shape})", str(tensor.dtype), None if nnz is None else f"{nnz:,}", density, size))
+            except SparrowError as error:  # the others are shown
+                rows.append((name, f"cannot be opened: {error}", *(None,) * 4))
+        caption = f"<p>sparrow.Bundle, {markup.escape(self.path or 'in memory')}</p>"
+        return caption + display.html_table(rows, ("tensor", "shape", "dtype", "stored", "density", "size"))
 
     def save(
         self,

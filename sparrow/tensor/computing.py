@@ -46,6 +46,10 @@ class ComputeMethods(Base):
         >>> A = sp.asarray([[0, 2], [3, 0]])
         >>> (A * 10).compute()
         <Tensor (d0: 2, d1: 2) int64 nnz=2 coo in memory>
+        density 50 %
+        d0 / d1   0   1
+              0   ·  20
+              1  30   ·
         """
         scan = self.__sparrow_scan__()
         block = engines.evaluate(scan, engine)

@@ -12,7 +12,9 @@ from typing import Any
 
 from sparrow.runtime.progress import format_quantity
 
-__all__ = ["html", "html_table", "human_bytes", "human_count", "one_line", "table"]
+__all__ = [
+    "beside", "escape_controls", "html", "html_table", "human_bytes", "human_count", "one_line", "percent", "table",
+]  # fmt: skip
 
 
 def human_bytes(n: int) -> str:
@@ -104,10 +106,12 @@ def html(
     nbytes: int | None = None,
     fill_value: object = 0,
     lazy: bool = False,
-    picture: str | None = None,
     labelled: Sequence[str] = (),
+    plan: str | None = None,
+    notes: Sequence[tuple[str, str]] = (),
+    parts: Sequence[str] = (),
 ) -> str:
-    """Return a tensor as a small HTML table.
+    """Return a tensor as HTML: a table of facts, and what is shown beside it.
 
     See :func:`one_line` for the other parameters.
 
@@ -117,10 +121,14 @@ def html(
         Bytes of the data files or of the arrays.
     fill_value
         Value of absent elements.
-    picture
-        URL of a picture of the stored elements.
     labelled
         Dimensions that have labels.
+    plan
+        Operation of an expression.
+    notes
+        Further rows: names and texts.
+    parts
+        HTML of what is shown beside the table, such as elements and a picture.
 
     Examples
     --------
@@ -132,24 +140,52 @@ def html(
         size *= n
     rows = [
         ("shape", f"({_shape(shape, dims)})"),
-        ("values", f"{dtype}, fill value {fill_value}"),
+        ("values", f"{dtype}, fill value {_cell(getattr(fill_value, 'item', lambda: fill_value)())}"),
         ("stored", f"{'?' if nnz is None else format(nnz, ',')} of {human_count(size)} elements"),
-        ("storage", f"{stype}, {_location(where, version, lazy)}"),
     ]
+    if nnz is not None and size:
+        rows.append(("density", percent(nnz / size)))
+    rows.append(("storage", f"{stype}, {_location(where, version, lazy)}"))
+    if plan is not None:
+        rows.append(("plan", f"{plan}; compute() evaluates it, head() its first elements"))
     if labelled:
         rows.insert(1, ("labels", f"of {', '.join(labelled)}"))
     if nbytes is not None:
         rows.append(("size", human_bytes(nbytes)))
     if where is not None:
         rows.append(("path", where))
+    rows.extend(notes)
     body = "".join(
         f'<tr><th style="text-align:left">{name}</th><td>{markup.escape(text)}</td></tr>' for name, text in rows
     )
     table = f"<table><caption>sparrow.Tensor</caption><tbody>{body}</tbody></table>"
-    if picture is None:
-        return table
-    image = f'<img src="{markup.escape(picture)}" alt="positions of stored elements" style="height:11em">'
-    return f'<div style="display:flex;gap:1em;align-items:center">{table}{image}</div>'
+    return beside([table, *parts])
+
+
+def beside(parts: Sequence[str]) -> str:
+    """Return HTML parts side by side, as far as the page is wide.
+
+    Examples
+    --------
+    >>> beside(["<p>a</p>"])
+    '<p>a</p>'
+    """
+    if len(parts) == 1:
+        return parts[0]
+    content = "".join(f"<div>{part}</div>" for part in parts)
+    return f'<div style="display:flex;flex-wrap:wrap;gap:1.5em;align-items:flex-start">{content}</div>'
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage of three digits.
+
+    Examples
+    --------
+    >>> percent(0.25), percent(3.034e-05), percent(1)
+    ('25 %', '0.00303 %', '100 %')
+    """
+    text = f"{100 * share:.3g}"
+    return f"{float(text):.10f}".rstrip("0").rstrip(".") + " %" if share > 1e-10 else f"{text} %"
 
 
 def table(rows: Iterable[Sequence[Any]], headers: Sequence[str], width: int = 80) -> str:
@@ -174,7 +210,7 @@ def table(rows: Iterable[Sequence[Any]], headers: Sequence[str], width: int = 80
     from rich.cells import cell_len, set_cell_size
 
     values = [list(row) for row in rows]
-    texts = [[_line(name) for name in headers], *([_cell(value) for value in row] for row in values)]
+    texts = [[escape_controls(name) for name in headers], *([_cell(value) for value in row] for row in values)]
     numeric = [
         bool(values) and all(value is None or isinstance(value, int | float) for value in column)
         for column in (zip(*values, strict=True) if values else [()] * len(headers))
@@ -216,9 +252,9 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.6g}"
-    return _line(str(value))
+    return escape_controls(str(value))
 
 
-def _line(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Replace characters that would move the cursor."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

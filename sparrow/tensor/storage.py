@@ -12,6 +12,7 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor.base import read_labels
 from sparrow.tensor.labels import LabelMethods
+from sparrow.tensor.records import Files, History
 
 if TYPE_CHECKING:
     import os
@@ -112,16 +113,17 @@ class StorageMethods(LabelMethods):
         if self._handle is not None:
             self._handle.refresh()
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> History:
         """Return the versions up to that of the tensor, newest first.
 
         Returns
         -------
-        list of dict
-            For each its ``version``, ``timestamp`` (UTC), ``operation`` and ``nonce``, the resulting ``nnz`` and
-            ``shape``, and ``files_added`` and ``files_removed``. An ingest has a ``report`` too: how many elements it
-            read, stored, merged and dropped, by name. A version whose entry is missing between others has the operation
-            ``"missing from the log"``, and None for the rest.
+        History
+            A list of dictionaries that renders as a table; ``to_polars()`` makes a frame of it. For each version its
+            ``version``, ``timestamp`` (UTC), ``operation`` and ``nonce``, the resulting ``nnz`` and ``shape``, and
+            ``files_added`` and ``files_removed``. An ingest has a ``report`` too: how many elements it read, stored,
+            merged and dropped, by name. A version whose entry is missing between others has the operation ``"missing
+            from the log"``, and None for the rest.
 
         Raises
         ------
@@ -135,8 +137,13 @@ class StorageMethods(LabelMethods):
         >>> A[0, 1] = 5
         >>> [(commit["version"], commit["nnz"]) for commit in A.history()]
         [(1, 4), (0, 3)]
+        >>> A.history()
+        version  timestamp            operation  nnz  shape  files
+        -------  -------------------  ---------  ---  -----  -----
+              1  ...  write        4  3 x 3  +1 -1
+              0  ...  save         3  3 x 3  +1 -0
         """
-        return self._stored_handle().history()
+        return History(self._stored_handle().history())
 
     def add_order(self, order: Sequence[int | str]) -> None:
         """Keep a copy in another sort order, such as ``(1, 0)`` for fast column slices.
@@ -167,7 +174,7 @@ class StorageMethods(LabelMethods):
         """
         self._stored_handle().add_order(check_permutation(self._axis_numbers(order), self._base.schema.ndim))
 
-    def files(self, order: Sequence[int | str] | None = None) -> list[storage.FileRecord]:
+    def files(self, order: Sequence[int | str] | None = None) -> Files:
         """Return the data files of the version.
 
         Parameters
@@ -177,8 +184,9 @@ class StorageMethods(LabelMethods):
 
         Returns
         -------
-        list of FileRecord
-            For each its ``path``, ``rows`` and ``bytes``, and the coordinates of its ``first`` and ``last`` element.
+        Files
+            A list of records that renders as a table; ``to_polars()`` makes a frame of it. For each file its ``path``,
+            ``rows`` and ``bytes``, and the coordinates of its ``first`` and ``last`` element.
 
         Raises
         ------
@@ -194,9 +202,8 @@ class StorageMethods(LabelMethods):
         >>> [(file.rows, file.first, file.last) for file in A.files()]
         [(3, (0, 0), (2, 2))]
         """
-        return self._stored_handle().files(
-            None if order is None else check_permutation(self._axis_numbers(order), self._base.schema.ndim)
-        )
+        found = None if order is None else check_permutation(self._axis_numbers(order), self._base.schema.ndim)
+        return Files(self._stored_handle().files(found))
 
     def verify(self) -> list[storage.Finding]:
         """Read every file of this version and return the defects found.

@@ -5,7 +5,6 @@ Operators and reductions, writing, storage and conversions are in its base class
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import itertools
 import math
@@ -30,7 +29,7 @@ from sparrow.kernels.coo import Block, is_sorted
 from sparrow.plan import Node, Scan, axis_labels, make_reshape, make_with_fill
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime.validation import check_flag, check_integer
-from sparrow.tensor import display
+from sparrow.tensor import display, preview
 from sparrow.tensor import spy as spy_plot
 from sparrow.tensor.array_methods import ArrayMethods
 from sparrow.tensor.base import read_labels
@@ -39,6 +38,7 @@ from sparrow.tensor.matching import resolve_key
 from sparrow.tensor.products import LinearOperatorMethods
 from sparrow.tensor.storage import StorageMethods
 from sparrow.tensor.summaries import SummaryMethods
+from sparrow.tensor.tuning import tuning
 
 __all__ = ["Tensor"]
 
@@ -58,6 +58,11 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods,
     >>> A = sp.from_coords([[0, 1, 2], [1, 2, 0]], [2.0, 3.0, 1.0], shape=(3, 4))
     >>> A
     <Tensor (d0: 3, d1: 4) float64 nnz=3 coo in memory>
+    density 25 %
+    d0 / d1  0  1  2  3
+          0  ·  2  ·  ·
+          1  ·  ·  3  ·
+          2  1  ·  ·  ·
     >>> A[1:, 2].to_numpy()
     array([3., 0.])
     >>> A @ [1, 1, 1, 1]
@@ -112,7 +117,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods,
             view = self._fit_view(base.schema)[0]
         except ShapeError:
             return None
-        if view.is_identity:
+        if view.is_identity or view.is_permutation:
             return base.known_nnz if isinstance(base, Node) else base.nnz
         if view.size == 0:
             return 0
@@ -168,24 +173,66 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods,
         return format(self.item(), format_spec) if format_spec else repr(self)
 
     def __repr__(self) -> str:
-        known = self._known_nnz()
-        return display.one_line(
-            self.shape, self.dims, self.dtype, known, self.stype, self.path, self.version, self._is_lazy
-        )
+        """Return a line of facts, then the first and last elements.
+
+        Reads two row groups at most. Expressions are not computed.
+        """
+        if self._is_lazy:
+            return self._head()
+        shown, problem = self._read_preview(tuning().repr_rows, False)
+        return preview.compose_text(self._head(), self._known_nnz(), shown, problem)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print to IPython, in one line if a list or the like contains the tensor."""
+        printer.text(self._head() if len(printer.stack) > 1 else repr(self))
 
     def _repr_html_(self) -> str:
-        """Return an HTML table, with a picture of at most 96 row groups."""
-        picture = None
-        if self.ndim and self.size and not self._is_lazy and spy_plot.can_draw():
-            with contextlib.suppress(StorageError):  # show the table even if the files are gone
-                found = self._density((0, self.ndim - 1), 120, sample=True)
-                picture = spy_plot.data_url(found, (self.dims[0], self.dims[-1]))
-        nbytes = None if self._is_lazy else self.nbytes
-        named = [self.dims[axis] for axis in sorted(axis_labels(self.__sparrow_scan__()))]
+        """Return facts, elements and a picture; reads eight row groups at most."""
+        parts: Sequence[str] = ()
+        notes: Sequence[tuple[str, str]] = ()
+        plan = nbytes = None
+        if self._is_lazy:
+            node: Any = self._source
+            plan = node.label() or type(node).__name__.lower()
+        else:
+            shown, problem = self._read_preview(tuning().html_rows, True)
+            parts, notes = preview.compose_html(shown) if shown is not None else ((), [("elements", problem)])
+            nbytes = self.nbytes if self._view_or_none() is not None else None
         return display.html(
             self.shape, self.dims, self.dtype, self._known_nnz(), self.stype, self.path, self.version, nbytes,
-            self.fill_value, self._is_lazy, picture, named,
+            self.fill_value, self._is_lazy, self._labelled_dims(), plan, notes, parts,
         )  # fmt: skip
+
+    def _head(self) -> str:
+        """Return the first line of the representation."""
+        return display.one_line(
+            self.shape, self.dims, self.dtype, self._known_nnz(), self.stype, self.path, self.version, self._is_lazy
+        )
+
+    def _read_preview(self, rows: int, with_picture: bool) -> tuple[preview.Preview | None, str]:
+        """Read elements for a representation; return them, or the reason of failure."""
+        try:
+            scan = self.__sparrow_scan__()
+            shown = preview.read_preview(scan, rows, with_picture)
+        except Exception as error:  # noqa: BLE001 whatever is damaged or gone, the facts are shown
+            return None, f"{error}".partition("\n")[0] or type(error).__name__
+        if shown.found.is_complete and not scan.view.is_identity:
+            self._cached_nnz = (scan.source.token, shown.found.count)
+        return shown, ""
+
+    def _view_or_none(self) -> View | None:
+        """Return the view if it shows the whole base, else None."""
+        try:
+            view = self._view
+        except ShapeError:
+            return None
+        return view if view.is_permutation else None
+
+    def _labelled_dims(self) -> list[str]:
+        try:
+            return [self.dims[axis] for axis in sorted(axis_labels(self.__sparrow_scan__()))]
+        except ShapeError:
+            return []
 
     def _density(self, axes: tuple[int, int], bins: int, sample: bool) -> engines.DensityMap:
         flat = self if self.ndim > 1 else self[None]
@@ -448,8 +495,8 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods,
         --------
         >>> import sparrow as sp
         >>> A = sp.asarray([[7, 0, 8], [0, 0, 0], [0, 9, 0]]).asformat("csr")
-        >>> A, (A * 2).stype, A.T.stype, (A + 1).stype
-        (<Tensor (d0: 3, d1: 3) int64 nnz=3 csr in memory>, 'csr', 'csc', 'dense')
+        >>> A.stype, (A * 2).stype, A.T.stype, (A + 1).stype
+        ('csr', 'csr', 'csc', 'dense')
         """
         check_stype(stype, self.ndim)
         if stype == self.stype:

@@ -1,4 +1,4 @@
-"""Tuning parameters of writes to tensors."""
+"""Tuning parameters of writes to tensors, and of their representations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["TensorTuning", "tuning"]
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class TensorTuning:
-    """Tuning parameters of writes to tensors."""
+    """Tuning parameters of writes to tensors, and of their representations."""
 
     append_memory_parts: float = memory_share(
         20, "Elements of one batch of an append; sorting holds them several times."
@@ -32,6 +32,18 @@ class TensorTuning:
         1 << 18,
         "elements",
         "Elements written per append below which repeated appends never warn: they take milliseconds.",
+    )
+    repr_rows: int = parameter(3, "elements", "First and last elements shown as text.")
+    html_rows: int = parameter(5, "elements", "First and last elements, or largest ones, shown as HTML.")
+    table_side: int = parameter(10, "positions", "Vectors and matrices of this size are shown with all positions.")
+    repr_width: int = parameter(100, "characters", "Wider tables of positions are shown as elements.")
+    picture_cells: int = parameter(120, "cells", "Cells of a density map along its longer side.")
+    histogram_bins: int = parameter(24, "bins", "Bins of the histogram of a vector.")
+    log_scale_ratio: float = parameter(
+        1000, "ratio", "Largest to smallest positive value from which on the bins of a histogram are logarithmic."
+    )
+    labels_read: int = parameter(
+        1 << 22, "labels", "Elements of a stored tensor with a longer dimension are shown by position."
     )
 
 

@@ -576,7 +576,10 @@ CASES: dict[str, Case | list[Case]] = {
     "sp.Tensor.item": lambda d: d.A[3, 4].item() if isinstance(d.A[3, 4], sp.Tensor) else d.A.item(3, 4),
     "sp.Tensor.spy": lambda d: d.A.spy() and None,
     "sp.Tensor.labels": method("labels", 0),
-    "sp.Tensor.__repr__": lambda d: [repr(d.A) and None, repr(d.A * 2) and None, repr(d.A.T) and None],
+    "sp.Tensor.__repr__": [
+        lambda d: [repr(d.A) and None, repr(d.A * 2) and None, repr(d.A.T) and None],
+        lambda d: [tensor._repr_html_() and None for tensor in (d.A, d.A * 2, d.A.T, d.V, d.T, d.A[d.rows])],
+    ],
     "sp.Tensor.__iter__": lambda d: list(itertools.islice(iter(d.A), 5)),
     "sp.compute": lambda d: sp.compute(d.A.sum(axis=0), d.A.max(axis=1), d.A @ d.x),
     **{

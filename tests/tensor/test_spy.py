@@ -89,11 +89,22 @@ def test_spy_repr_png() -> None:
 
 
 @pytest.mark.usefixtures("drawing")
-def test_html_picture() -> None:
-    A = sp.asarray(np.eye(3))
-    assert "data:image/png;base64," in A._repr_html_()
-    assert "data:image" not in (A + A)._repr_html_()
-    assert "data:image" not in sp.zeros((0, 3))._repr_html_()
+def test_spy_suits_any_theme() -> None:
+    for axes in (sp.asarray(np.eye(30)).spy(), sp.random((300, 300), density=0.5, seed=0).spy(bins=3)):
+        figure: Any = axes.figure
+        assert figure.get_facecolor()[3] == 0
+        assert all(part.get_facecolor()[3] == 0 for part in figure.axes)
+        assert {part.xaxis.label.get_color() for part in figure.axes} == {"#808080"}
+        assert (axes.images[0].cmap(np.linspace(0, 1, 9))[:, 3] > 0.4).all()
+        assert axes.images[0].cmap.get_bad()[3] == 0
+
+
+@pytest.mark.usefixtures("drawing")
+def test_spy_scale_is_used_in_full() -> None:
+    full = sp.asarray(np.ones((200, 200))).spy(bins=4)  # every cell has as many elements
+    assert full.images[0].norm(2500) > 0.9
+    skewed = sp.asarray(np.tri(400)).spy(bins=40).images[0].norm
+    assert 0 < skewed.vmin < skewed.vmax == 100
 
 
 def test_missing_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +113,7 @@ def test_missing_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
         sp.asarray(np.eye(3)).spy()
     assert "3 of 9 elements" in sp.asarray(np.eye(3))._repr_html_()
     assert "labels" not in sp.asarray(np.eye(3))._repr_html_()
+    assert "data:image/png;base64," in sp.asarray(np.eye(30))._repr_html_()
     named = sp.asarray(np.eye(3), dims=["user", "item"])
     named.set_labels("item", ["a", "b", "c"])
     assert "<td>of item</td>" in (named + named)._repr_html_()
