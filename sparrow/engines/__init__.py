@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparrow.engines.density import DensityMap, density
 from sparrow.engines.duckdb import contract_sql, register_select
 from sparrow.engines.explain import Plan
+from sparrow.engines.portable_plan import MemorySource, PortablePlan
 from sparrow.engines.protocol import Engine, EngineName, device_of
 from sparrow.engines.registry import ENGINES, engine_for, register, unregister
 from sparrow.engines.run import (
@@ -32,9 +33,9 @@ from sparrow.engines.survey import Survey, survey
 from sparrow.engines.tracing import explained
 
 __all__ = [
-    "ENGINES", "DensityMap", "Engine", "EngineName", "Plan", "Survey", "best_elements", "contract_sql", "count_nnz",
-    "count_values", "density", "device_of", "engine_for", "evaluate", "evaluate_dense", "evaluate_element",
-    "evaluate_many", "explain", "explained", "first_elements", "histogram", "iter_blocks", "iter_sorted_blocks",
-    "open_partitions", "reduce_all", "register", "register_select", "sample_elements", "sorted_order", "survey",
-    "unregister", "value_range",
+    "ENGINES", "DensityMap", "Engine", "EngineName", "MemorySource", "Plan", "PortablePlan", "Survey", "best_elements",
+    "contract_sql", "count_nnz", "count_values", "density", "device_of", "engine_for", "evaluate", "evaluate_dense",
+    "evaluate_element", "evaluate_many", "explain", "explained", "first_elements", "histogram", "iter_blocks",
+    "iter_sorted_blocks", "open_partitions", "reduce_all", "register", "register_select", "sample_elements",
+    "sorted_order", "survey", "unregister", "value_range",
 ]  # fmt: skip

@@ -38,7 +38,7 @@ from sparrow.plan.contraction import (
 )
 from sparrow.plan.elementwise import apply_function, freeze_array, make_map
 from sparrow.plan.functions import Cast, Clip, GroupQuotient, Output, Round, function_name
-from sparrow.plan.labels import AxisLabels, Labels
+from sparrow.plan.labels import AxisLabels, Labels, dimension_labels
 from sparrow.plan.nodes import (
     Accumulate,
     Concat,
@@ -120,6 +120,7 @@ __all__ = [
     "axis_labels",
     "check_equal_labels",
     "concat_offsets",
+    "dimension_labels",
     "expand_contractions",
     "fit_to_target",
     "freeze_array",

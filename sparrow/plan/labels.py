@@ -16,7 +16,7 @@ from sparrow.plan.tuning import tuning
 from sparrow.relations.protocol import Relation
 from sparrow.runtime.events import emit
 
-__all__ = ["AxisLabels", "Labels", "concat_labels", "labels_through", "relation_labels"]
+__all__ = ["AxisLabels", "Labels", "concat_labels", "dimension_labels", "labels_through", "relation_labels"]
 
 
 class AxisLabels:
@@ -32,12 +32,21 @@ class AxisLabels:
         Returns the labels as an Arrow array.
     depth
         Number of other labels that ``read`` reads one inside the other; beyond a limit they are read at once.
+    origin
+        Relation, dimension and positions of its coordinates that they are the labels of, if they are known.
     """
 
-    __slots__ = ("_array", "_depth", "_read", "key", "length")
+    __slots__ = ("_array", "_depth", "_read", "key", "length", "origin")
 
-    def __init__(self, key: Hashable, length: int, read: Callable[[], pa.Array], depth: int = 0) -> None:
-        self.key, self.length = key, length
+    def __init__(
+        self,
+        key: Hashable,
+        length: int,
+        read: Callable[[], pa.Array],
+        depth: int = 0,
+        origin: tuple[Relation, int, range] | None = None,
+    ) -> None:
+        self.key, self.length, self.origin = key, length, origin
         self._read, self._depth = read, depth
         self._array: pa.Array | None = None
         if depth > tuning().label_depth:
@@ -65,8 +74,14 @@ class AxisLabels:
         if isinstance(positions, range):
             if positions == range(self.length):
                 return self
-            key = (self.key, positions)
-            return AxisLabels(key, len(positions), lambda: _take_range(self.array(), positions), self._depth + 1)
+            key, origin = (self.key, positions), None
+            if self.origin is not None:
+                relation, dim, of = self.origin
+                step = of.step * positions.step
+                start = of.start + of.step * positions.start
+                origin = relation, dim, range(start, start + step * len(positions), step)
+            read = lambda: _take_range(self.array(), positions)  # noqa: E731
+            return AxisLabels(key, len(positions), read, self._depth + 1, origin)
         return AxisLabels(object(), len(positions), lambda: self.array().take(pa.array(positions)), self._depth + 1)
 
     def equals(self, other: AxisLabels) -> bool:
@@ -102,12 +117,15 @@ def concat_labels(parts: Sequence[AxisLabels]) -> AxisLabels:
 
 def relation_labels(relation: Relation) -> Labels:
     """Return the labels of a relation's dimensions. Reads nothing."""
-    shape = relation.schema.shape
+    return {dim: dimension_labels(relation, dim, key) for dim, key in relation.label_keys.items()}
 
-    def labels(dim: int, key: Hashable) -> AxisLabels:
-        return AxisLabels((key, shape[dim]), shape[dim], lambda: _take_range(relation.labels(dim), range(shape[dim])))
 
-    return {dim: labels(dim, key) for dim, key in relation.label_keys.items()}
+def dimension_labels(relation: Relation, dim: int, key: Hashable) -> AxisLabels:
+    """Return the labels of a labelled dimension, given their key. Reads nothing."""
+    size = relation.schema.shape[dim]
+    everything = range(size)
+    read = lambda: _take_range(relation.labels(dim), everything)  # noqa: E731
+    return AxisLabels((key, size), size, read, origin=(relation, dim, everything))
 
 
 def labels_through(labels: Labels, view: View) -> Labels:

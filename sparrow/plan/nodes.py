@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
 from sparrow.core.schema import Schema, check_dtype
-from sparrow.plan.aggregates import Reduction
+from sparrow.plan.aggregates import Reduction, reduction_for
 from sparrow.plan.functions import function_name
 from sparrow.plan.labels import Labels, labels_through, relation_labels
 from sparrow.plan.semirings import Semiring
@@ -373,6 +373,9 @@ class Reduce(_Unary):
     reduction: Reduction
     schema: Schema
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_reduce, (self.operand, self.name, self.axes, self.stored, dict(self.options), self.schema)
+
     @property
     def kept_axes(self) -> tuple[int, ...]:
         """The axes of the operand that stay."""
@@ -391,6 +394,13 @@ class Reduce(_Unary):
         """Return the reduction and the axes that go."""
         dims = [name for axis, name in enumerate(self.operand.schema.dims) if axis not in self.axes]
         return f"reduce {self.name} over {', '.join(dims) or 'no axis'}{' of stored elements' if self.stored else ''}"
+
+
+def _make_reduce(
+    operand: Scan, name: str, axes: tuple[int | None, ...], stored: bool, options: Mapping[str, Any], schema: Schema
+) -> Reduce:
+    """Return a reduction that was pickled: its functions are made again."""
+    return Reduce(operand, name, axes, stored, options, reduction_for(name, operand.schema, options), schema)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

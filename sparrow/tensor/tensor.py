@@ -17,22 +17,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import engines, storage
-from sparrow.core.array_validation import check_coordinates
 from sparrow.core.indexing import Mode, View, check_permutation
-from sparrow.core.label_types import check_labels
 from sparrow.core.schema import Schema, as_integers, check_shape, is_fill
 from sparrow.core.storage_types import COMPRESSED, check_stype, infer_view, resolve_stype
 from sparrow.engines import EngineName
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.interop.conversion import check_fill
-from sparrow.kernels.coo import Block, is_sorted
+from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Scan, axis_labels, make_reshape, make_with_fill
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime.validation import check_flag, check_integer
 from sparrow.tensor import display, preview
 from sparrow.tensor import spy as spy_plot
 from sparrow.tensor.array_methods import ArrayMethods
-from sparrow.tensor.base import read_labels
 from sparrow.tensor.exports import ExportMethods
 from sparrow.tensor.matching import resolve_key
 from sparrow.tensor.products import LinearOperatorMethods
@@ -591,8 +588,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods,
             return _rebuild, (base.schema, base.block, names, self._view, self._stype)
         if isinstance(base, storage.Snapshot):
             return _reopen, (base.path, base.version, self._view, self._stype, True)
-        scan = self.__sparrow_scan__()
-        return _rebuild, (scan.schema, engines.evaluate(scan), read_labels(scan), None, self._stype)
+        return _rebuild_lazy, (engines.PortablePlan([self.__sparrow_scan__()]), self._stype)
 
 
 class _UnopenedTensor(Tensor):
@@ -634,20 +630,29 @@ def _rebuild(schema: Schema, block: Block, labels: dict[int, pa.Array], view: Vi
     ShapeError, IndexingError, InvalidValueError
         If they contradict the schema: the pickle is damaged.
     """
-    check_coordinates(block.coords, schema.shape, block.count)
-    if block.values.shape != (block.count,) or block.values.dtype != schema.dtype:
-        raise ShapeError(
-            f"values of a pickled tensor must be {schema.dtype} of shape ({block.count},), got {block.values.dtype} of "
-            f"shape {block.values.shape}"
-        )
-    if not is_sorted(block.coords, strict=True) or (not schema.ndim and block.count > 1):
-        raise InvalidValueError("coordinates of a pickled tensor must ascend, without repeated elements")
-    for dim, names in labels.items():
-        if len(check_labels(names, schema.dims[dim])) < schema.shape[dim]:  # shrinking a dimension keeps its labels
-            raise ShapeError(f"dimension {dim} of a pickled tensor needs {schema.shape[dim]} labels, got {len(names)}")
+    relation = engines.MemorySource(schema, block.coords, block.values, labels).open()
     if view is not None:
         view.check(schema.shape)
-    return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)), view, stype)
+    return Tensor(MemoryHandle(relation), view, stype)
+
+
+def _rebuild_lazy(plan: engines.PortablePlan, stype: str) -> Tensor:
+    """Return a lazy tensor that was pickled; see :func:`_reopen` for errors.
+
+    Raises
+    ------
+    StorageError
+        If a tensor that it reads cannot be opened, except in a worker.
+    """
+    from multiprocessing import parent_process
+
+    try:
+        (scan,) = plan.scans
+    except StorageError as error:
+        if parent_process() is None:
+            raise
+        return _UnopenedTensor(error)
+    return Tensor(scan.source, scan.view, stype)
 
 
 def _iter_vector(scan: Scan) -> Iterator[Any]:
