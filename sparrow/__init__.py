@@ -22,6 +22,7 @@ files with a Delta Lake transaction log. Open it like an array, query it like a 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 import lazy_loader
@@ -313,6 +314,9 @@ def _getattr(name: str) -> Any:
 
 
 __getattr__ = _getattr
+
+if "IPython" in sys.modules:
+    importlib.import_module("sparrow.runtime.tracebacks").hide_internal_frames()
 
 
 def __dir__() -> list[str]:

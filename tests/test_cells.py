@@ -159,3 +159,136 @@ def test_no_progress_where_it_is_disabled(kernel: Any) -> None:
     )
     assert outputs == captured == []
     assert hidden[0]["data"]["text/plain"] == "([], '')"
+
+
+# -- tracebacks ------------------------------------------------------------------------------------
+
+ERRORS = {
+    "index": ("A[99]", "index 99 is out of range for dimension 0"),
+    "shapes": ("A @ A", "shapes (5, 6) and (5, 6) do not fit"),
+    "missing": ('sp.open("nowhere.sparrow")', "no tensor at"),
+    "label": ('A.labels("zz")', "no dimension 'zz'"),
+    "truth": ("bool(A)", "the truth value of a tensor of shape (5, 6) is ambiguous"),
+    "lazy": ("(A + 1).sum(axis=7)", "axis 7 "),
+    "threads": ("A[:, [0, 99]].compute()", "99 is out of range"),
+    "numpy": ("np.add(A, np.ones((2, 2)))", "(2, 2)"),
+    "attribute": ("A.topics", "no attribute 'topics'"),
+    "setting": ("sp.config.cores", "unknown setting 'cores'"),
+    "name": ("sp.tensors", "tensors"),
+    "submodule": ("sp.linalg.solve_it", "solve_it"),
+    "argument": ('sp.ingest.columns("a", "b", bogus=1)', "columns() "),
+    "option": ("sp.linalg.cg(sp.eye(3), [1, 2, 3], bogus=1)", "bogus"),
+    "sql": ('sp.sql("selec 1")', "syntax error at or near"),
+    "ingest": ('Path("bad.txt").write_text("1 2\\n1 x\\n"); sp.ingest.mtx("bad.txt", "bad")', "bad.txt"),
+}
+
+
+def traceback_of(kernel: Any, *sources: str) -> str:
+    """Return the traceback that the last cell shows, without colors."""
+    outputs, _ = run_cells(kernel, "from pathlib import Path\nA = sp.random((5, 6), nnz=8, seed=1)", *sources)
+    (error,) = [output for output in outputs[-1] if output["output_type"] == "error"]
+    return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error["traceback"]))
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_tracebacks_show_the_line_and_the_message(name: str, kernel: Any) -> None:
+    line, message = ERRORS[name]
+    text = traceback_of(kernel, f"before = 1\n{line}\nafter = 2")
+    assert f"----> 2 {line}" in text
+    assert message in text
+    assert "Cell In[" in text
+    assert not re.search(r"sparrow/\w+|site-packages|hidden", text), text
+    assert text.count("Traceback (most recent call last)") == 1
+
+
+def test_all_frames_are_shown_on_request(kernel: Any) -> None:
+    try:
+        text = traceback_of(kernel, "%xmode --show", "A[99]")
+    finally:
+        run_cells(kernel, "%xmode --hide")
+    assert "sparrow/tensor/" in text
+
+
+@pytest.mark.parametrize("mode", ["Plain", "Verbose", "Minimal"])
+def test_every_mode_of_tracebacks(mode: str, kernel: Any) -> None:
+    try:
+        text = traceback_of(kernel, f"%xmode {mode}", "def use(A):\n    return A[99]\n\nuse(A)")
+    finally:
+        run_cells(kernel, "%xmode Context")
+    assert "index 99 is out of range" in text
+    assert "sparrow/" not in text
+    assert ("return A[99]" in text) is (mode != "Minimal")
+
+
+def test_hidden_frames_are_marked_for_the_debugger(kernel: Any) -> None:
+    traceback_of(kernel, "A[99]")
+    source = """
+import sys, traceback
+frames = [frame for frame, _ in traceback.walk_tb(sys.last_traceback)]
+[("sparrow/" in frame.f_code.co_filename, frame.f_locals.get("__tracebackhide__") is True) for frame in frames[1:]]
+"""
+    outputs, _ = run_cells(kernel, source)
+    found = eval(outputs[0][0]["data"]["text/plain"])
+    assert found[0] == (False, False)
+    assert found[1:] == [(True, True)] * (len(found) - 1)
+
+
+def test_bugs_are_shown_in_full(kernel: Any) -> None:
+    source = """
+class Odd:
+    def __array__(self, *args, **options):
+        return {}["missing"]
+
+sp.asarray(Odd())
+"""
+    text = traceback_of(kernel, source)
+    assert "sparrow/functions/creation.py" in text
+    assert 'return {}["missing"]' in text
+
+
+def test_frames_of_the_user_stay(kernel: Any) -> None:
+    source = """
+def produce():
+    yield A[99]
+
+try:
+    A[98]
+except IndexError as error:
+    try:
+        list(map(lambda found: next(found), [produce()]))
+    except IndexError as other:
+        raise ValueError("my own") from other
+"""
+    text = traceback_of(kernel, source)
+    assert "yield A[99]" in text
+    assert "index 99 is out of range" in text
+    assert "index 98 is out of range" in text
+    assert "ValueError: my own" in text
+    assert "sparrow/" not in text
+
+
+def test_tracebacks_of_python_are_whole(kernel: Any) -> None:
+    source = """
+import traceback
+try:
+    A[99]
+except IndexError:
+    print(traceback.format_exc())
+%tb
+"""
+    outputs, _ = run_cells(kernel, "A = sp.random((5, 6), nnz=8, seed=1)", source)
+    assert "sparrow/tensor" in outputs[-1][0]["text"]
+
+
+def test_an_interrupt_shows_the_line(kernel: Any) -> None:
+    source = """
+import sparrow.testing
+def interrupt(**details):
+    raise KeyboardInterrupt
+with sparrow.testing.on("progress.start", interrupt):
+    sp.graph.triangles(sp.eye(4))
+"""
+    text = traceback_of(kernel, source)
+    assert "raise KeyboardInterrupt" in text
+    assert "sp.graph.triangles(sp.eye(4))" in text
+    assert "sparrow/" not in text
