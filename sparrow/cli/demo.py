@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import sparrow as sp
+from sparrow import engines
 from sparrow.tensor import Tensor
 from sparrow.tensor.display import human_bytes, table
+from sparrow.tensor.pictures import density_png
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["run"]
+
+PICTURE_PIXELS = 800
 
 QUESTION = """\
 select attribute, trait.value, count(*) as people,
@@ -48,7 +52,9 @@ def run(folder: str | os.PathLike[str]) -> None:
     _slice(console, home, web)
     _query(console, home, census)
     _multiply(console, web)
+    picture = _draw(console, home, web)
     _show_next_steps(console, home)
+    _print(console, f"And look at the picture: {picture}")
 
 
 def _ingest(console: Console, home: Path) -> tuple[Any, Tensor]:
@@ -133,8 +139,20 @@ def _multiply(console: Console, web: Tensor) -> None:
     _print(console, f"One random click on every page: most arrive at page {pages}.")
 
 
+def _draw(console: Console, home: Path, web: Tensor) -> Path:
+    """Write a density map of the graph, without Matplotlib."""
+    _print_title(console, 5, "A picture: most links stay on their site")
+    picture = home / "cnr-2000.png"
+    picture.write_bytes(
+        density_png(engines.density(web.__sparrow_scan__(), (0, 1), PICTURE_PIXELS, sample=False), True)
+    )
+    _print(console, f"Links of page 0 at the top to page {web.shape[0] - 1:,}; blue: few links, red: many.")
+    _print(console, f"Open {picture}")
+    return picture
+
+
 def _show_next_steps(console: Console, home: Path) -> None:
-    _print_title(console, 5, "What to try next")
+    _print_title(console, 6, "What to try next")
     census, web, named = (
         shlex.quote(text)
         for text in (f"{home}/a9a.sparrow", f"{home}/cnr-2000.sparrow", f"web={home}/cnr-2000.sparrow")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from sparrow.engines import DensityMap
 
 __all__ = [
-    "PALETTE", "bar_chart", "density_levels", "density_url", "line_chart", "palette_colors", "spark_line",
+    "PALETTE", "bar_chart", "density_levels", "density_png", "density_url", "line_chart", "palette_colors",
+    "spark_line",
 ]  # fmt: skip
 
 PALETTE = ("#4aa3df", "#7d6fe0", "#d9457a", "#f58231")
@@ -64,14 +65,26 @@ def palette_colors(levels: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 def density_url(found: DensityMap) -> str:
     """Return a density map as a data URL of a PNG with transparent background."""
+    return "data:image/png;base64," + base64.b64encode(density_png(found)).decode()
+
+
+def density_png(found: DensityMap, on_white: bool = False) -> bytes:
+    """Return a density map as a PNG with a palette (ISO/IEC 15948).
+
+    Parameters
+    ----------
+    found
+        The density map, one cell per pixel.
+    on_white
+        Draw on white; otherwise the background is transparent.
+    """
     levels = np.rint(density_levels(found.counts) * _LEVELS).astype(np.uint8)
-    return "data:image/png;base64," + base64.b64encode(_png(levels)).decode()
-
-
-def _png(levels: NDArray[np.uint8]) -> bytes:
-    """Return a PNG with a palette (ISO/IEC 15948), one byte per pixel."""
     height, width = levels.shape
     colors = palette_colors(np.arange(_LEVELS + 1) / _LEVELS)
+    if on_white:
+        opacity = colors[:, 3:] / 255
+        colors[:, :3] = np.rint(255 * (1 - opacity) + colors[:, :3] * opacity)
+        colors[:, 3] = 255
     lines = np.zeros((height, width + 1), np.uint8)  # each line begins with its filter, none
     lines[:, 1:] = levels
     chunks = (

@@ -567,6 +567,10 @@ def test_demo(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "451,592" in done.out
     assert "3,216,152" in done.out
     assert open_tensor(tmp_path / "d' é" / "cnr-2000.sparrow").nnz == 3216152
+    assert done.out.splitlines()[-1].endswith("d' é/cnr-2000.png")
+    picture = (tmp_path / "d' é" / "cnr-2000.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 10_000
     lines = done.out.replace("\\\n", " ").split("\n")
     commands = [shlex.split(line.split("$ ", 1)[1]) for line in lines if line.startswith("   $ ")]
     assert [words[1] for words in commands] == ["info", "show", "sql", "verify"]

@@ -212,6 +212,10 @@ def test_density_picture(height: int, width: int, seed: int) -> None:
     counts = np.random.default_rng(seed).choice([0, 0, 1, 5, 900, 901, 1e6], (height, width))
     pixels = decode(pictures.density_url(DensityMap(counts, (height, width), False)))
     assert np.array_equal(pixels[..., 3] > 0, counts > 0)
+    white = pictures.density_png(DensityMap(counts, (height, width), False), on_white=True)
+    opaque = decode("base64," + base64.b64encode(white).decode())
+    assert (opaque[..., 3] == 255).all()
+    assert np.array_equal((opaque[..., :3] < 255).any(axis=-1), counts > 0)
     if (counts > 0).any():
         levels = pictures.density_levels(counts)
         order = np.argsort(counts[counts > 0])
