@@ -42,6 +42,7 @@ Dispatcher.compile = _compile_in_turn  # type: ignore[method-assign]
 SLOW = frozenset({
     "tests/array_api", "tests/blas", "tests/cli", "tests/datasets", "tests/engines/stream/test_product.py",
     "tests/engines/stream/test_spilled.py", "tests/engines/test_parity.py", "tests/engines/test_views.py",
+    "tests/explorer",
     "tests/faults", "tests/functions/test_contraction.py", "tests/functions/test_manipulation.py",
     "tests/graph", "tests/io/binary", "tests/io/tabular", "tests/io/text", "tests/io/base/test_export.py",
     "tests/interop/test_damaged.py", "tests/kernels/test_index_arrays.py",

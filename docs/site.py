@@ -60,6 +60,7 @@ SUBJECTS = {
     "sql": "SQL and explain",
     "tracing": "SQL and explain",
     "computing": "SQL and explain",
+    "session": "SQL and explain",
     "batches": "Training",
     "export": "Creation",
     "ingest": "Creation",

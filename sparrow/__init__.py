@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from sparrow import blas, datasets, errors, fft, formats, graph, linalg, models, optim, training
     from sparrow.engines import explained
+    from sparrow.explorer.session import explore
     from sparrow.functions.contraction import einsum, einsum_path, tensordot
     from sparrow.functions.creation import asarray, from_coords, from_dlpack, from_relation, open
     from sparrow.functions.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
@@ -215,8 +216,8 @@ __all__ = [
     "bool", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "complex64",
     "complex128", "compute", "concat", "config", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
     "cumulative_sum", "datasets", "diagonal", "diff", "divide", "e", "einsum", "einsum_path", "einsum_sql", "empty",
-    "empty_like", "equal", "errors", "exp", "expand_dims", "explained", "expm1", "export", "eye", "fft", "finfo",
-    "flip", "float16", "float32", "float64", "floor", "floor_divide", "formats", "from_coords", "from_dlpack",
+    "empty_like", "equal", "errors", "exp", "expand_dims", "explained", "explore", "expm1", "export", "eye", "fft",
+    "finfo", "flip", "float16", "float32", "float64", "floor", "floor_divide", "formats", "from_coords", "from_dlpack",
     "from_relation", "full", "full_like", "graph", "greater", "greater_equal", "hypot", "iinfo", "imag", "inf",
     "ingest", "int8", "int16", "int32", "int64", "isdtype", "isfinite", "isin", "isinf", "isnan", "kron", "less",
     "less_equal", "linalg", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not",
@@ -237,6 +238,7 @@ _NUMPY_NAMES = frozenset({
 
 _ATTRIBUTES = {
     "engines": ["explained"],
+    "explorer.session": ["explore"],
     "functions.contraction": ["einsum", "einsum_path", "tensordot"],
     "functions.creation": ["asarray", "from_coords", "from_dlpack", "from_relation", "open"],
     "functions.dtypes": ["astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"],

@@ -30,6 +30,7 @@ VERBS = {
     "export": ("exporting", "Write a tensor to Parquet, CSV, .npz, libsvm."),
     "info": ("reading", "Shape, entries, bytes, files and version of a tensor."),
     "show": ("reading", "Entries of a tensor or of a part of it."),
+    "view": ("viewing", "Explore a tensor in the browser: zoom, degrees, values, SQL."),
     "sql": ("reading", "Query stored tensors in SQL."),
     "explain": ("reading", "Show how a part would be read and what is skipped."),
     "multiply": ("reading", "Multiply a stored matrix and a dense vector or matrix."),

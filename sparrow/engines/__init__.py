@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparrow.engines.chunks import ScanChunks, scan_chunks
 from sparrow.engines.density import DensityMap, density
 from sparrow.engines.duckdb import contract_sql, register_select
 from sparrow.engines.explain import Plan
@@ -33,9 +34,10 @@ from sparrow.engines.survey import Survey, survey
 from sparrow.engines.tracing import explained
 
 __all__ = [
-    "ENGINES", "DensityMap", "Engine", "EngineName", "MemorySource", "Plan", "PortablePlan", "Survey", "best_elements",
-    "contract_sql", "count_nnz", "count_values", "density", "device_of", "engine_for", "evaluate", "evaluate_dense",
-    "evaluate_element", "evaluate_many", "explain", "explained", "first_elements", "histogram", "iter_blocks",
+    "ENGINES", "DensityMap", "Engine", "EngineName", "MemorySource", "Plan", "PortablePlan", "ScanChunks", "Survey",
+    "best_elements", "contract_sql", "count_nnz", "count_values", "density", "device_of", "engine_for",
+    "evaluate", "evaluate_dense", "evaluate_element", "evaluate_many", "explain", "explained",
+    "first_elements", "histogram", "iter_blocks",
     "iter_sorted_blocks", "open_partitions", "reduce_all", "register", "register_select", "sample_elements",
-    "sorted_order", "survey", "unregister", "value_range",
+    "scan_chunks", "sorted_order", "survey", "unregister", "value_range",
 ]  # fmt: skip

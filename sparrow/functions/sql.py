@@ -123,11 +123,17 @@ def sql(
 
 
 def run_query(
-    query: str, params: Any, allow_side_effects: bool, tensors: Mapping[str, Any], scopes: Sequence[Mapping[str, Any]]
+    query: str,
+    params: Any,
+    allow_side_effects: bool,
+    tensors: Mapping[str, Any],
+    scopes: Sequence[Mapping[str, Any]],
+    con: duckdb.DuckDBPyConnection | None = None,
 ) -> duckdb.DuckDBPyRelation:
     """Run a query as :func:`sql` does.
 
-    ``scopes`` are the variables that it may name, innermost first.
+    ``scopes`` are the variables that it may name, innermost first. ``con`` is a connection to use, so that another
+    thread can interrupt it; a new one by default.
     """
     if not isinstance(query, str):
         raise UnsupportedError(f"query must be a string, got {query!r}")
@@ -137,7 +143,7 @@ def run_query(
             raise UnsupportedError(
                 f"{name}= must be a tensor, a table or an object with __arrow_c_stream__, got {_type_name(thing)}{way}"
             )
-    con = duckdb_connection.connect()
+    con = con or duckdb_connection.connect()
     statements = con.extract_statements(query)
     if len(statements) != 1:
         raise InvalidValueError(f"query must be one statement, got {len(statements)}")
