@@ -74,4 +74,4 @@ best = np.argsort(-share)[:3]
 
 # %%
 together = X.T @ X.rename(col="with")
-together.sel(col="education: Doctorate").to_polars(labels=True).sort("value", descending=True).head(4)
+together.sel(col="education: Doctorate").topk(4)

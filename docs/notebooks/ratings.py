@@ -54,7 +54,7 @@ ratings.spy(bins=100)
 # Films are sorted by title, so each genre is a band. One user's ratings are a row, selected by label:
 
 # %%
-ratings.sel(user="u005").to_polars(labels=True).sort("value", descending=True).head(5)
+ratings.sel(user="u005").topk(5)
 
 # %% [markdown]
 # ## SQL

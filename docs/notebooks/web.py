@@ -62,8 +62,8 @@ rank = np.full(len(out), 1 / len(out))
 for _ in range(20):
     share = np.divide(rank, out, out=np.zeros_like(rank), where=out > 0)
     rank = 0.85 * (web.T @ share + rank[ends].sum() / len(rank)) + 0.15 / len(rank)
-first = np.argsort(-rank)[:5]
-[(int(page), float(rank[page].round(5))) for page in first]
+ranks = sp.asarray(rank, dims=["page"])
+ranks.topk(5)
 
 # %% [markdown]
 # ## SQL
@@ -71,7 +71,6 @@ first = np.argsort(-rank)[:5]
 # The tensor is a table, and so is the rank, as a tensor.
 
 # %%
-ranks = sp.asarray(rank, dims=["page"])
 sp.sql("""
     select dst as page, count(*) as links, any_value(r.value) as rank
     from web join ranks r on dst = page where src <> dst
