@@ -139,8 +139,8 @@ class _Drawn(Recommender):
 
     def __init__(self, rows: int, items: int, d: int) -> None:
         rng = np.random.default_rng(0)
-        self.user_factors = rng.standard_normal((rows, d), np.float32)
-        self.item_factors = rng.standard_normal((items, d), np.float32)
+        self.user_factors_ = rng.standard_normal((rows, d), np.float32)
+        self.item_factors_ = rng.standard_normal((items, d), np.float32)
         self._training = sp.zeros((rows, items), "int8")
 
 
@@ -148,12 +148,12 @@ def _for_all_rows(rows: int, items: int) -> list[Row]:
     d, k = 128, 100
     model = _Drawn(rows, items, d)
     path = fresh(DATA / "recommended.parquet")
-    block, width = model.user_factors[:4096], min(items, 8192)
+    block, width = model.user_factors_[:4096], min(items, 8192)
     scores = np.empty((len(block), width), np.float32)
 
     def multiply() -> None:
         for first in range(0, items - width + 1, width):
-            np.matmul(block, model.item_factors[first : first + width].T, out=scores)
+            np.matmul(block, model.item_factors_[first : first + width].T, out=scores)
 
     took = alternate({"ours": lambda: model.recommend_all(path, k, overwrite=True), "sgemm": multiply}, 3)
     ours = rows * items / took["ours"]

@@ -63,14 +63,14 @@ class Folded(Recommender):
         unobserved_weight: float = UNOBSERVED_WEIGHT,
         scaling: float = 0.0,
     ) -> None:
-        self.item_factors = item_factors
-        self.user_factors = item_factors[:0]
+        self.item_factors_ = item_factors
+        self.user_factors_ = item_factors[:0]
         self._settings = regularization, unobserved_weight, scaling
 
     def fold_in(self, rows: sp.Tensor) -> Array:
         """Return the factors of histories (m, items), shape (m, d)."""
         strength, alpha, scaling = self._settings
-        H = self.item_factors.astype(np.float64)
+        H = self.item_factors_.astype(np.float64)
         everywhere = alpha * (H.T @ H)
         history = rows.to_scipy("csr")
         out = np.empty((rows.shape[0], H.shape[1]))
@@ -112,7 +112,7 @@ def fit_implicit(
             iterations=epochs, use_cg=cg, num_threads=threads, random_state=seed,
         )  # fmt: skip
         model.fit(scipy.sparse.csr_matrix(csr), show_progress=False)
-    return model.item_factors / np.float32(np.sqrt(1 + UNOBSERVED_WEIGHT))
+    return model.item_factors_ / np.float32(np.sqrt(1 + UNOBSERVED_WEIGHT))
 
 
 @dataclass(frozen=True)

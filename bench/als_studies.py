@@ -60,7 +60,7 @@ def solvers(quick: bool) -> Found:
     for d in (16, 32) if quick else (16, 32, 64, 128, 256):
         with sp.config(threads=1):
             model = als(d, epochs=2).fit(task.train)
-            tables = (np.asarray(model.item_factors), np.asarray(model.user_factors))
+            tables = (np.asarray(model.item_factors_), np.asarray(model.user_factors_))
             line: Found = {"d": d, "seconds": {}}
             ours = {f"sparrow {solver}": epoch_cost(task.train, d, solver) for solver in ("exact", "cg", "subspace")}
         for name in als_solvers.SOLVERS:
@@ -238,7 +238,7 @@ def windows(quick: bool) -> Found:
     task = web(10)
     d = 16 if quick else 128
     model = als(d, epochs=4 if quick else EPOCHS).fit(task.train)
-    H = np.asarray(model.item_factors)
+    H = np.asarray(model.item_factors_)
     rows = Folded(H).fold_in(task.test.history)
     history = task.test.history.to_scipy("csr")
     shuffled = np.random.default_rng(0).permutation(len(H))

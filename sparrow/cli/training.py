@@ -93,8 +93,7 @@ def train(
     columns = {"loss": made.loss_}
     if validate is not None:
         report["validation_loss"] = columns["validation loss"] = made.validation_loss_
-        if isinstance(settings["validation"], str):
-            report["validation"] = made.evaluate(settings["validation"])
+        report["validation"] = made.validation_scores_
     if out is not None:
         made.save(out, overwrite)
         report["saved"] = out

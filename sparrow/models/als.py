@@ -25,11 +25,13 @@ from sparrow.models.factor_table import DTYPES, FactorTable, Precision, TableSta
 from sparrow.models.parameters import Parameters
 from sparrow.models.ratings import as_ratings, check_matrix, is_fill_nan
 from sparrow.models.recommender import Recommender, align_items
+from sparrow.models.rendering import ModelSummary
+from sparrow.models.serialization import Persistent, params_to_json
 from sparrow.models.topk import Factors, Pattern, can_cache, to_pattern
 from sparrow.models.tuning import tuning
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.validation import check_choice, check_flag, check_integer, check_number
-from sparrow.tensor import Tensor
+from sparrow.tensor import Tensor, display
 
 __all__ = ["ALS"]
 
@@ -48,7 +50,7 @@ class _Derived:
     """True if some rows were read without keeping the pattern."""
 
 
-class ALS(Parameters, Recommender):
+class ALS(Parameters, Persistent, Recommender):
     r"""Matrix factorization by alternating least squares.
 
     For a sparse matrix of ratings S with values y, users by items, finds W (users, d) and H (items, d) that minimize
@@ -119,10 +121,10 @@ class ALS(Parameters, Recommender):
 
     Attributes
     ----------
-    user_factors, item_factors
+    user_factors_, item_factors_
         W and H, shapes (users, d) and (items, d): float32, or float16 if ``dtype`` is. bfloat16 tables are copied to
         float32 on each access. With ``biases``, float32 copies with two more columns: :math:`\mu + b_u` and 1 for
-        users, 1 and :math:`b_i` for items, so ``user_factors @ item_factors.T`` are the predicted ratings.
+        users, 1 and :math:`b_i` for items, so ``user_factors_ @ item_factors_.T`` are the predicted ratings.
     mean_, user_biases_, item_biases_
         :math:`\mu`, and biases of shapes (users,) and (items,), 0 for rows without ratings; with ``biases`` only.
     loss_
@@ -133,7 +135,7 @@ class ALS(Parameters, Recommender):
     >>> import sparrow as sp
     >>> A = sp.from_coords([[0, 0, 1, 1, 2, 3], [0, 1, 0, 1, 2, 2]], [1.0] * 6, shape=(4, 3))
     >>> model = sp.models.ALS(factors=2, regularization=0.01, unobserved_weight=0.1, epochs=10, solver="exact").fit(A)
-    >>> (model.user_factors @ model.item_factors.T).round(1) + 0.0
+    >>> (model.user_factors_ @ model.item_factors_.T).round(1) + 0.0
     array([[0.9, 0.9, 0. ],
            [0.9, 0.9, 0. ],
            [0. , 0. , 0.9],
@@ -264,7 +266,7 @@ class ALS(Parameters, Recommender):
         >>> import numpy as np, sparrow as sp
         >>> A = sp.asarray(np.kron(np.eye(5), np.ones((8, 8))))
         >>> model = sp.models.ALS(factors=8, epochs=2).fit(A)
-        >>> model.user_factors.shape, len(model.loss_)
+        >>> model.user_factors_.shape, len(model.loss_)
         ((40, 8), 4)
         """
         from sparrow.kernels.jit import warmup
@@ -305,6 +307,26 @@ class ALS(Parameters, Recommender):
         self._derived = _Derived()
         self.loss_ = np.array(losses)
         self.n_features_in_ = items.shape[0]
+
+    def _summarize(self) -> ModelSummary | None:
+        """Return sizes and losses for HTML, None if the model is not fitted."""
+        if not self.__sklearn_is_fitted__():
+            return None
+        dims, width = self._training.dims, self._users.shape[1] - (self._biases is not None)
+        sizes = [
+            f"{count:,} {dim}" for count, dim in zip((self._users.shape[0], self._items.shape[0]), dims, strict=True)
+        ]
+        nbytes = self._users.raw.nbytes + self._items.raw.nbytes
+        summary = ModelSummary(curves=[("objective", self.loss_.tolist())], steps="half steps")
+        summary.facts += [
+            ("trained on", " x ".join(sizes)),
+            ("factors", f"{width} in {self.dtype}, {display.human_bytes(nbytes)}"),
+        ]
+        if self._biases is not None:
+            summary.facts.append(("mean rating", f"{self.mean_:.6g}"))
+        if len(self.loss_):
+            summary.facts.append(("loss", f"{self.loss_[-1]:.6g} after {(len(self.loss_) + 1) // 2} epochs"))
+        return summary
 
     def __getstate__(self) -> dict[str, Any]:
         fresh = {"_derived": _Derived()} if self.__sklearn_is_fitted__() else {}
@@ -471,13 +493,13 @@ class ALS(Parameters, Recommender):
         return slice(None) if self._biases is None else slice(-2)
 
     @property
-    def user_factors(self) -> NDArray[Any]:
+    def user_factors_(self) -> NDArray[Any]:
         """W, shape (users, d), with two more columns if there are biases."""
         self._check_fitted()
         return self._users.to_numpy() if self._biases is None else self._factors()[0][:]
 
     @property
-    def item_factors(self) -> NDArray[Any]:
+    def item_factors_(self) -> NDArray[Any]:
         """H, shape (items, d), with two more columns if there are biases."""
         self._check_fitted()
         return self._items.to_numpy() if self._biases is None else self._factors()[1][:]
@@ -516,7 +538,7 @@ class ALS(Parameters, Recommender):
         -------
         numpy.ndarray
             Shape (m, d), float32, zeros for a row without ratings. With ``biases``, rows are like those of
-            ``user_factors``.
+            ``user_factors_``.
 
         Raises
         ------
@@ -582,13 +604,14 @@ class ALS(Parameters, Recommender):
         >>> sp.models.load("films.sparrow").recommend([1], k=1)[0]
         array([[0]])
         """
-        from sparrow.models.serialization import params_to_json
-
         self._check_fitted()
         metadata = {"class": "ALS", "parameters": params_to_json(self.get_params()), "loss": self.loss_.tolist()}
         write_als(path, overwrite, (self._users, self._items), self._biases, self._training, metadata)
 
-    def _restore(self, bundle: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    def _restore(
+        self, bundle: Mapping[str, Tensor], metadata: Mapping[str, Any], memory_map: str | os.PathLike[str] | None
+    ) -> None:
         """Become the model that was saved."""
+        self.memory_map = memory_map
         saved = read_als(bundle, metadata, self.memory_map)
         self._set_fitted(*saved.tables, saved.biases, saved.history, metadata["loss"])

@@ -7,7 +7,7 @@ import math
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -31,6 +31,15 @@ from sparrow.models.examples import (
 )
 from sparrow.models.metrics import Classification, Metrics, Regression
 from sparrow.models.parameters import Parameters
+from sparrow.models.rendering import ModelSummary
+from sparrow.models.serialization import (
+    Persistent,
+    labels_from_json,
+    labels_to_json,
+    params_to_json,
+    read_weights,
+    write_model,
+)
 from sparrow.models.sgd import OPTIMIZERS, Trainer, Weights, initial_weights, is_valid_init, resolve_optimizer
 from sparrow.models.targets import (
     check_classes,
@@ -48,12 +57,12 @@ from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Schedule
 from sparrow.runtime import memory, progress
 from sparrow.runtime.validation import check_flag, check_integer, check_number
-from sparrow.tensor import Tensor
+from sparrow.tensor import Tensor, display
 
 __all__ = ["Estimator"]
 
 
-class Estimator(Parameters, ABC):
+class Estimator(Parameters, Persistent, ABC):
     """Model trained by stochastic gradient descent.
 
     Derived classes define the number of outputs, the loss and the predictions.
@@ -375,6 +384,8 @@ class Estimator(Parameters, ABC):
         arrays = trainer.arrays()
         if best is not None:
             arrays |= {"best-weights": best.rows, "best-bias": best.bias}
+        metrics: Metrics | None = None  # of the weights that are kept
+        scores: dict[str, float] = {}
         checkpoints = None
         if self.checkpoint is not None:
             checkpoints = Checkpoints(self.checkpoint, self._identity(rows))
@@ -383,6 +394,7 @@ class Estimator(Parameters, ABC):
                 [float.fromhex(x) for x in metadata.get(name, ())] for name in ("losses", "checks")
             )
             trainer.state.step = trainer.bias_state.step = metadata.get("step", 0)
+            scores = metadata.get("scores", {})
             if len(losses) > self.epochs:
                 raise InvalidValueError(
                     f"epochs must be at least {len(losses)}, the epochs of the checkpoint in "
@@ -401,22 +413,27 @@ class Estimator(Parameters, ABC):
                 epoch = len(losses) + 1
                 losses.append(self._train_epoch(trainer, rows, len(losses), advance))
                 if self.validation is not None:
-                    validation_losses.append(
-                        self._validation_loss(rows if validation_rows is None else validation_rows, trainer)
-                    )
-                    if best is not None and validation_losses[-1] <= min(validation_losses):
-                        best.rows[...], best.bias[...] = trainer.weights.rows, trainer.weights.bias
+                    loss, found = self._validate(rows if validation_rows is None else validation_rows, trainer)
+                    validation_losses.append(loss)
+                    if best is None or loss <= min(validation_losses):
+                        metrics = found
+                        if best is not None:
+                            best.rows[...], best.bias[...] = trainer.weights.rows, trainer.weights.bias
                 if checkpoints is not None:
                     metadata = {
                         name: [x.hex() for x in values]
                         for name, values in (("losses", losses), ("checks", validation_losses))
                     }
-                    checkpoints.save(arrays, len(losses), {**metadata, "step": trainer.state.step})
+                    scores = scores if metrics is None else metrics.result()
+                    checkpoints.save(arrays, len(losses), {**metadata, "step": trainer.state.step, "scores": scores})
         if best is not None:
             trainer.weights.rows[...], trainer.weights.bias[...] = best.rows, best.bias
         self.loss_ = np.array(losses)
+        for name in ("validation_loss_", "validation_scores_"):
+            vars(self).pop(name, None)
         if self.validation is not None:
             self.validation_loss_ = np.array(validation_losses)
+            self.validation_scores_ = scores if metrics is None else metrics.result()
         self.n_iter_ = len(losses)
         self.t_ = trainer.state.step
 
@@ -435,13 +452,17 @@ class Estimator(Parameters, ABC):
         trainer.check_finite()
         return _mean(totals)
 
-    def _validation_loss(self, rows: ExampleStream, trainer: Trainer) -> float:
-        """Return the mean loss of the held-out rows."""
-        totals = np.zeros(2)
+    def _validate(self, rows: ExampleStream, trainer: Trainer) -> tuple[float, Metrics]:
+        """Return the mean loss and the metrics of the held-out rows."""
+        totals, metrics = np.zeros(2), self._create_metrics()
         for chunk in rows.chunks():
-            weights = self._apply_weights(chunk, True).weights
-            linear.losses(trainer.loss, trainer.weights.scores(chunk), chunk.targets, weights, totals)
-        return _mean(totals)
+            scores, weights = trainer.weights.scores(chunk), self._apply_weights(chunk, True).weights
+            metrics.add(scores, chunk.targets, chunk.weights * (weights != 0))  # not weighted by class, as evaluate
+            linear.losses(trainer.loss, scores, chunk.targets, weights, totals)  # overwrites the scores
+        return _mean(totals), metrics
+
+    def _create_metrics(self) -> Metrics:
+        return Classification(self._has_probabilities()) if self._is_classifier() else Regression()
 
     def _identity(self, rows: ExampleStream) -> dict[str, Any]:
         """Return the settings and data that identify the fit in checkpoints."""
@@ -547,7 +568,7 @@ class Estimator(Parameters, ABC):
         self._check_fitted()
         rows = self._load_training(X, y, sample_weight, is_started=True)
         self._encode_targets(rows)
-        metrics: Metrics = Classification(self._has_probabilities()) if self._is_classifier() else Regression()
+        metrics = self._create_metrics()
         for chunk in rows.chunks():
             metrics.add(self._weights.scores(chunk), chunk.targets, chunk.weights)
         return metrics.result()
@@ -610,11 +631,10 @@ class Estimator(Parameters, ABC):
         >>> sp.open("line.sparrow")["coefficients"].shape
         (2,)
         """
-        from sparrow.models.serialization import labels_to_json, params_to_json, write_model
-
         self._check_fitted()
         params = params_to_json(self.get_params())
         metadata: dict[str, Any] = {"class": type(self).__name__, "parameters": params, "dim": self._feature_dim}
+        metadata["training"] = {name: _to_json(getattr(self, name)) for name in _TRAINING if hasattr(self, name)}
         if hasattr(self, "classes_"):
             weights = self._class_weight_values
             metadata["classes"] = {
@@ -623,6 +643,61 @@ class Estimator(Parameters, ABC):
             }
         names = getattr(self, "feature_names_in_", None)
         write_model(path, overwrite, self._weights, self.coefficients(), names, metadata)
+
+    def _restore(
+        self, bundle: Mapping[str, Tensor], metadata: Mapping[str, Any], memory_map: str | os.PathLike[str] | None
+    ) -> None:
+        """Become the model that was saved."""
+        saved = read_weights(bundle)
+        self._weights = Weights(saved.rows, saved.bias, self._n_factors())
+        self._feature_dim, self.n_features_in_ = metadata["dim"], len(saved.rows)
+        if saved.feature_names is not None:
+            self.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+        if "classes" in metadata:
+            self.classes_ = labels_from_json(metadata["classes"])
+            weights = metadata["classes"].get("weights")
+            self._class_weight_values = None if weights is None else np.array(weights)
+        for name, value in metadata.get("training", {}).items():  # models of earlier versions have none
+            setattr(self, name, _from_json(name, value))
+
+    def _summarize(self) -> ModelSummary | None:
+        """Return sizes, losses and scores for HTML, None if the model is not fitted."""
+        if not self.__sklearn_is_fitted__():
+            return None
+        weights = self._weights.rows
+        summary = ModelSummary()
+        named = " with names" if hasattr(self, "feature_names_in_") else ""
+        summary.facts.append(("features", f"{self.n_features_in_:,}{named}"))
+        if self._is_classifier():
+            shown = [str(label) for label in self.classes_[:_SHOWN].tolist()]
+            more = f", ... {len(self.classes_):,} in all" if len(self.classes_) > _SHOWN else ""
+            summary.facts.append(("classes", ", ".join(shown) + more))
+        summary.facts.append(("weights", f"{weights.dtype}, {display.human_bytes(weights.nbytes)}"))
+        losses: Any = getattr(self, "loss_", ())
+        checks: Any = getattr(self, "validation_loss_", ())
+        if len(losses):
+            early = ", stopped by validation" if len(losses) < self.epochs else ""
+            summary.facts.append(("epochs", f"{len(losses)} of {self.epochs}{early}"))
+            summary.facts.append(("loss", f"{losses[-1]:.6g}"))
+            summary.curves.append(("loss", list(losses)))
+        if len(checks):
+            best = int(np.argmin(checks))
+            summary.facts.append(
+                ("validation loss", f"{checks[-1]:.6g}, lowest {checks[best]:.6g} in epoch {best + 1}")
+            )
+            summary.curves.append(("validation loss", list(checks)))
+        scores = getattr(self, "validation_scores_", {})
+        if scores:
+            text = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())
+            summary.facts.append(("validation", text))
+        linear_weights = self._linear_weights()
+        if linear_weights.shape[1] == 1 and linear_weights.any():
+            column = linear_weights[:, 0]
+            top = np.argsort(-np.abs(column), kind="stable")[:_SHOWN]
+            names = getattr(self, "feature_names_in_", None)
+            rows = [(str(at if names is None else names[at]), float(column[at])) for at in top.tolist() if column[at]]
+            summary.tables.append(("largest weights", ("feature", "weight"), rows))
+        return summary
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes; tensors of validation data are opened afterwards.
@@ -642,6 +717,27 @@ class Estimator(Parameters, ABC):
     def _linear_weights(self) -> NDArray[Any]:
         """Return the linear weights, shape (features, outputs)."""
         return self._weights.rows
+
+
+_TRAINING = ("loss_", "validation_loss_", "validation_scores_", "n_iter_", "t_")
+"""Attributes that tell how the training went."""
+_SHOWN = 5
+
+
+def _to_json(value: Any) -> Any:
+    """Return losses, scores or a count as JSON; numbers that are not finite are null."""
+    if isinstance(value, dict):
+        return {name: _to_json(each) for name, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return [_to_json(each) for each in value.tolist()]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _from_json(name: str, value: Any) -> Any:
+    """Return an attribute from the JSON of ``_to_json``."""
+    if isinstance(value, dict):
+        return {key: math.nan if each is None else float(each) for key, each in value.items()}
+    return np.array([math.nan if each is None else each for each in value], float) if name.endswith("loss_") else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class Model(Recommending, Protocol):
         Examples
         --------
         >>> import numpy as np, sparrow as sp
-        >>> sp.models.ALS(factors=2, epochs=1).fit(sp.asarray(np.eye(4))).item_factors.shape
+        >>> sp.models.ALS(factors=2, epochs=1).fit(sp.asarray(np.eye(4))).item_factors_.shape
         (4, 2)
         """
 
@@ -407,8 +407,8 @@ class Popularity(Recommender):
     [[2], [0], [0]]
     """
 
-    user_factors: NDArray[np.float32]
-    item_factors: NDArray[np.float32]
+    user_factors_: NDArray[np.float32]
+    item_factors_: NDArray[np.float32]
     _training: Tensor
 
     def fit(self, A: Any) -> Self:
@@ -427,12 +427,12 @@ class Popularity(Recommender):
         Examples
         --------
         >>> from sparrow.models.evaluation import Popularity
-        >>> Popularity().fit([[1, 1, 0], [0, 1, 0]]).item_factors.ravel()
+        >>> Popularity().fit([[1, 1, 0], [0, 1, 0]]).item_factors_.ravel()
         array([1., 2., 0.], dtype=float32)
         """
         A = as_ratings(A)
-        self.item_factors = np.asarray(A.count(axis=0), dtype=np.float32)[:, None]
-        self.user_factors = np.ones((A.shape[0], 1), np.float32)
+        self.item_factors_ = np.asarray(A.count(axis=0), dtype=np.float32)[:, None]
+        self.user_factors_ = np.ones((A.shape[0], 1), np.float32)
         self._training = A
         return self
 

@@ -53,7 +53,7 @@ class FactorizationMachine(Estimator):
         w, shape (features,), v, shape (features, factors), and b.
     classes_
         Classes, with ``"logistic"``.
-    loss_, validation_loss_, n_features_in_, feature_names_in_, n_iter_, t_
+    loss_, validation_loss_, validation_scores_, n_features_in_, feature_names_in_, n_iter_, t_
         As in :class:`LinearRegression`.
 
     Examples

@@ -69,6 +69,8 @@ class LinearRegression(Estimator):
         Mean loss of each epoch, of rows before their updates, without penalties.
     validation_loss_
         Mean loss of the held-out rows after each epoch.
+    validation_scores_
+        Metrics of the held-out rows by name, as :meth:`evaluate` returns them.
     n_features_in_, feature_names_in_, n_iter_, t_
         Number of features, their names if the matrix has labels, number of epochs and of updates.
 
@@ -209,7 +211,7 @@ class LogisticRegression(Estimator):
         Classes, ascending.
     coef_, intercept_
         Shapes (1, features) and (1,) for two classes, else (classes, features) and (classes,).
-    loss_, validation_loss_, n_features_in_, feature_names_in_, n_iter_, t_
+    loss_, validation_loss_, validation_scores_, n_features_in_, feature_names_in_, n_iter_, t_
         As in :class:`LinearRegression`.
 
     Examples

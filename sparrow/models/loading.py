@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
-
-from sparrow.errors import CorruptionError, SparrowError
 from sparrow.models.als import ALS
 from sparrow.models.factorization import FactorizationMachine
 from sparrow.models.linear import LinearRegression, LogisticRegression
-from sparrow.models.serialization import labels_from_json, open_model, params_from_json, read_weights
-from sparrow.models.sgd import Weights
+from sparrow.models.serialization import Persistent, load_model
 
 __all__ = ["load"]
 
-_CLASSES: dict[str, type] = {
+_CLASSES: dict[str, type[Persistent]] = {
     kind.__name__: kind for kind in (ALS, FactorizationMachine, LinearRegression, LogisticRegression)
 }
 
@@ -58,24 +54,4 @@ def load(path: str | os.PathLike[str], memory_map: str | os.PathLike[str] | None
     >>> sp.open("model.sparrow")
     <Bundle model.sparrow: weights, bias, coefficients>
     """
-    bundle, metadata = open_model(path)
-    try:
-        model: Any = _CLASSES[metadata["class"]](**params_from_json(metadata["parameters"]))
-        if isinstance(model, ALS):
-            model.memory_map = memory_map
-            model._restore(bundle, metadata)
-            return model
-        saved = read_weights(bundle)
-        model._weights = Weights(saved.rows, saved.bias, model._n_factors())
-        model._feature_dim, model.n_features_in_ = metadata["dim"], len(saved.rows)
-        if saved.feature_names is not None:
-            model.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        if "classes" in metadata:
-            model.classes_ = labels_from_json(metadata["classes"])
-            weights = metadata["classes"].get("weights")
-            model._class_weight_values = None if weights is None else np.array(weights)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, SparrowError):
-            raise
-        raise CorruptionError(f"the model at {os.fspath(path)!r} cannot be read: {error}") from error
-    return model
+    return load_model(path, _CLASSES, memory_map)

@@ -8,6 +8,7 @@ from types import MethodType
 from typing import Any, Self
 
 from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.models.rendering import ModelSummary, render_model
 
 __all__ = ["Parameters", "available_if"]
 
@@ -71,6 +72,15 @@ class Parameters:
                 )
             setattr(self, name, value)
         return self
+
+    def _summarize(self) -> ModelSummary | None:
+        """Return facts for HTML, None if the model is not fitted."""
+        return None
+
+    def _repr_html_(self) -> str:
+        """Return sizes, losses and learning curves as HTML."""
+        name = type(self).__name__
+        return render_model(name, repr(self).removeprefix(f"{name}(").removesuffix(")"), self._summarize())
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters

@@ -52,11 +52,11 @@ class Recommender:
     if TYPE_CHECKING:
 
         @property
-        def user_factors(self) -> Any:
+        def user_factors_(self) -> Any:
             """Shape (rows, d)."""
 
         @property
-        def item_factors(self) -> Any:
+        def item_factors_(self) -> Any:
             """Shape (items, d)."""
 
         def fold_in(self, rows: Tensor) -> NDArray[np.float32]:
@@ -64,6 +64,24 @@ class Recommender:
 
         _training: Tensor
         """Training tensor, shape (rows, items)."""
+
+    @property
+    def user_factors(self) -> Any:
+        """The attribute ``user_factors_`` under its earlier name."""
+        return self.user_factors_
+
+    @user_factors.setter
+    def user_factors(self, factors: Any) -> None:
+        self.user_factors_ = factors  # type: ignore[misc]
+
+    @property
+    def item_factors(self) -> Any:
+        """The attribute ``item_factors_`` under its earlier name."""
+        return self.item_factors_
+
+    @item_factors.setter
+    def item_factors(self, factors: Any) -> None:
+        self.item_factors_ = factors  # type: ignore[misc]
 
     @property
     def _labels_from(self) -> Tensor | None:
@@ -101,7 +119,7 @@ class Recommender:
 
     def _factors(self) -> tuple[Factors, Factors]:
         """Return the factor tables of rows and items."""
-        return self.user_factors, self.item_factors
+        return self.user_factors_, self.item_factors_
 
     def _candidates(self) -> Factors:
         """Return the factor table of items to rank; rows of NaN are never recommended."""

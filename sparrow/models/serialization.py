@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import CorruptionError, InvalidValueError, SparrowError, UnsupportedError
 from sparrow.functions.creation import asarray
 from sparrow.functions.creation import open as open_tensor
 from sparrow.models.sgd import Weights
@@ -21,11 +21,13 @@ from sparrow.optim.schedules import Schedule
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "SavedModel", "labels_from_json", "labels_to_json", "open_model", "params_from_json", "params_to_json",
-    "read_weights", "write_model", "write_model_listing",
+    "Persistent", "SavedModel", "labels_from_json", "labels_to_json", "load_model", "open_model", "params_from_json",
+    "params_to_json", "read_weights", "write_model", "write_model_listing",
 ]  # fmt: skip
 
 _MODEL = "model"
+
+M = TypeVar("M", bound="Persistent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,71 @@ class SavedModel:
     rows: NDArray[Any]
     bias: NDArray[Any]
     feature_names: list[Any] | None
+
+
+class Persistent:
+    """Mixin of models that are saved as bundles of tensors."""
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], memory_map: str | os.PathLike[str] | None = None) -> Self:
+        """Open a saved model of this class; :func:`sparrow.models.load` opens any.
+
+        Parameters
+        ----------
+        path
+            Folder.
+        memory_map
+            Folder for memory-mapped factor tables, as in :class:`ALS`; other models ignore it.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        NotFoundError
+            If ``path`` does not exist.
+        InvalidValueError
+            If it is not a model, or one of another class.
+        CorruptionError
+            If it cannot be read.
+        TooLargeError
+            If factor tables exceed the memory limit and are not memory-mapped.
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> sp.models.LinearRegression().fit(np.eye(2), [1.0, 2.0]).save("loaded.sparrow")
+        >>> sp.models.LinearRegression.load("loaded.sparrow").n_features_in_
+        2
+        """
+        return load_model(path, {cls.__name__: cls}, memory_map)
+
+    def _restore(
+        self, bundle: Mapping[str, Tensor], metadata: Mapping[str, Any], memory_map: str | os.PathLike[str] | None
+    ) -> None:
+        """Become the model that was saved."""
+        raise NotImplementedError
+
+
+def load_model(
+    path: str | os.PathLike[str], classes: Mapping[str, type[M]], memory_map: str | os.PathLike[str] | None
+) -> M:
+    """Open a saved model of one of some classes; see :meth:`Persistent.load`."""
+    bundle, metadata = open_model(path)
+    name = metadata.get("class")
+    if isinstance(name, str) and name not in classes and len(classes) == 1:
+        raise InvalidValueError(
+            f"{os.fspath(path)!r} must be a saved {next(iter(classes))}, got {name}: use sp.models.load"
+        )
+    try:
+        model = classes[metadata["class"]](**params_from_json(metadata["parameters"]))
+        model._restore(bundle, metadata, memory_map)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, SparrowError):
+            raise
+        raise CorruptionError(f"the model at {os.fspath(path)!r} cannot be read: {error}") from error
+    return model
 
 
 def write_model(

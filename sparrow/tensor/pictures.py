@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparrow.engines import DensityMap
 
 __all__ = [
-    "PALETTE", "bar_chart", "density_levels", "density_png", "density_url", "line_chart", "palette_colors",
+    "PALETTE", "bar_chart", "density_levels", "density_png", "density_url", "figure", "line_chart", "palette_colors",
     "spark_line",
 ]  # fmt: skip
 
@@ -28,7 +28,8 @@ PALETTE = ("#4aa3df", "#7d6fe0", "#d9457a", "#f58231")
 """Colors of few to many elements, legible on white and on black."""
 _LEVELS = 64
 _BARS = "▁▂▃▄▅▆▇█"
-_WIDTH, _HEIGHT = 240, 76
+_WIDTH, _HEIGHT, _MARGIN = 240, 76, 64
+"""Pixels of a chart, and those at the right of curves for the ends of the scale."""
 
 
 def density_levels(counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -172,17 +173,25 @@ def line_chart(series: Sequence[tuple[str, Sequence[float]]], left: str, right: 
                 f'<text x="{_WIDTH}" y="{12 + 13 * number}" text-anchor="end" fill="{color}">'
                 f"{markup.escape(name)}</text>"
             )
-    return _svg("".join(curves + names), left, right, title)
+    ends = [(high, 10), (low, _HEIGHT - 3)] if high > low else [(high, 10)]
+    names += [f'<text x="{_WIDTH + 8}" y="{y}" opacity="0.75">{value:.4g}</text>' for value, y in ends]
+    return _svg("".join(curves + names), left, right, title, _MARGIN)
 
 
-def _svg(content: str, left: str, right: str, title: str) -> str:
+def figure(content: str, caption: str) -> str:
+    """Return HTML with a caption below it."""
+    text = f'<figcaption style="font-size:85%;opacity:.75">{markup.escape(caption)}</figcaption>'
+    return f'<figure style="margin:0">{content}{text}</figure>'
+
+
+def _svg(content: str, left: str, right: str, title: str, margin: int = 4) -> str:
     texts = "".join(
         f'<text x="{x}" y="{_HEIGHT + 15}" text-anchor="{anchor}">{markup.escape(text)}</text>'
         for x, anchor, text in ((0, "start", left), (_WIDTH, "end", right))
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH + 8}" height="{_HEIGHT + 22}" '
-        f'viewBox="-4 0 {_WIDTH + 8} {_HEIGHT + 22}" role="img" fill="currentColor" font-size="11">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH + 4 + margin}" height="{_HEIGHT + 22}" '
+        f'viewBox="-4 0 {_WIDTH + 4 + margin} {_HEIGHT + 22}" role="img" fill="currentColor" font-size="11">'
         f"<title>{markup.escape(title)}</title>{content}"
         f'<line x1="0" y1="{_HEIGHT}" x2="{_WIDTH}" y2="{_HEIGHT}" stroke="currentColor" stroke-opacity="0.35"/>'
         f"{texts}</svg>"

@@ -243,7 +243,7 @@ def compose_html(preview: Preview) -> tuple[list[str], list[tuple[str, str]]]:
         if bars is not None:
             what = f"histogram of {'' if found.is_complete else 'a sample of '}the values"
             what += ", log scale" if bars.is_log else ""
-            parts.append(_figure(pictures.bar_chart(bars.counts, bars.low, bars.high, what), what))
+            parts.append(pictures.figure(pictures.bar_chart(bars.counts, bars.low, bars.high, what), what))
     if found.density is not None and found.count:
         if found.density.is_even:
             notes.append(("pattern", "spread evenly, as at random"))
@@ -265,15 +265,10 @@ def _density_figure(found: engines.DensityMap, dims: Sequence[str]) -> str:
         f'<img src="{pictures.density_url(found)}" alt="density of stored elements" style="height:{sizes[0]}px;'
         f'width:{sizes[1]}px;max-width:none;image-rendering:pixelated;border:1px solid rgba(128,128,128,.5)">'
     )
-    return _figure(image, f"{names}{note}{', estimated' if found.sampled else ''}")
+    return pictures.figure(image, f"{names}{note}{', estimated' if found.sampled else ''}")
 
 
 _PICTURE_PIXELS = 180
-
-
-def _figure(content: str, caption: str) -> str:
-    text = f'<figcaption style="font-size:85%;opacity:.75">{markup.escape(caption)}</figcaption>'
-    return f'<figure style="margin:0">{content}{text}</figure>'
 
 
 def _html_table(table: Table, caption: str) -> str:

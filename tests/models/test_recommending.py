@@ -208,7 +208,7 @@ class Given(Recommender):
     """Model of given factors; fold-in sums the factors of a row's items."""
 
     def __init__(self, rows: NDArray[Any], items: NDArray[Any], training: NDArray[Any]) -> None:
-        self.user_factors, self.item_factors = rows, items  # type: ignore[misc]
+        self.user_factors, self.item_factors = rows, items
         self._training = sp.asarray(training)
 
     def fold_in(self, rows: sp.Tensor) -> NDArray[np.float32]:
