@@ -74,7 +74,7 @@ def test_a_bar_is_updated_in_place(front_end: Any) -> None:
     }
     assert (WIDGET_VIEW in shown[0]["data"]) is has_widgets
     assert WIDGET_VIEW not in updated[-1]["data"], "a widget is lost when the notebook is opened again"
-    assert len(updated) == (1 if has_widgets else 5)
+    assert len(updated) == (1 if has_widgets else 5), "a running widget is updated by its own messages"
     values = [
         content["data"]["state"]["value"]
         for kind, content in messages
@@ -86,6 +86,15 @@ def test_a_bar_is_updated_in_place(front_end: Any) -> None:
     )
     assert opened == closed
     assert bool(opened) is has_widgets
+
+
+def test_front_ends_without_widgets_see_updates(kernel: Any) -> None:
+    pytest.importorskip("ipywidgets", reason="progress bars are widgets where it is installed")
+    tuned = f'with sparrow.testing.tune("runtime", progress_bundle_seconds=0.0):{BAR}'.replace("\n", "\n    ")
+    _, messages = run_cells(kernel, tuned)
+    updated = [content["data"] for kind, content in messages if kind == "update_display_data"]
+    assert [WIDGET_VIEW in data for data in updated] == [True] * 4 + [False]
+    assert [f"{2 * k} of 10 rows" in data["text/html"] for k, data in enumerate(updated[:-1], 2)] == [True] * 4
 
 
 def test_a_bar_that_fails_says_so(front_end: Any) -> None:

@@ -22,8 +22,8 @@ _STYLE = f"""<style>
 .sparrow-plan > details {{margin-left: 0}}
 .sparrow-plan summary {{cursor: pointer}}
 .sparrow-plan table {{margin: 0 0 .2em 1.1em; border: none; font-size: .9em}}
-.sparrow-plan table tr, .sparrow-plan table tr:hover {{background: none}}
-.sparrow-plan table th, .sparrow-plan table td {{text-align: left; padding: 0 1em 0 0; border: none}}
+.sparrow-plan table tr {{background: none !important}}
+.sparrow-plan table th, .sparrow-plan table td {{text-align: left !important; padding: 0 1em 0 0; border: none}}
 .sparrow-plan table td {{white-space: normal}}
 .sparrow-plan table th {{font-weight: normal; opacity: .65}}
 .sparrow-plan-chip {{background: rgba(128, 128, 128, .15); border-radius: 3px; padding: 0 .4em; white-space: nowrap}}
@@ -32,8 +32,6 @@ _STYLE = f"""<style>
   vertical-align: middle; background: {SKIPPED_COLOR}66}}
 .sparrow-plan-bar span {{display: block; height: 100%; background: {READ_COLOR}}}
 </style>"""
-_HOT_SHARE = 0.5
-"""Share of the time from which an operator is highlighted."""
 
 
 def tree(entries: Sequence[PlanEntry], summary: Sequence[str] = ()) -> str:
@@ -52,12 +50,12 @@ def tree(entries: Sequence[PlanEntry], summary: Sequence[str] = ()) -> str:
     >>> tree(sp.eye(3).explain().entries).count("<details")
     1
     """
-    seconds = sum(entry.actual.get("seconds", 0.0) for entry in entries)
+    longest = max((entry.actual.get("seconds", 0.0) for entry in entries), default=0.0)
     out: list[str] = []
     depth = -1
     for entry in entries:
         out.append("</details>" * (depth - entry.depth + 1))
-        out.append(f"<details open><summary>{_head(entry, seconds)}</summary>")
+        out.append(f"<details open><summary>{_head(entry, longest)}</summary>")
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _rows(entry))
         out.append(f"<table>{rows}</table>" if rows else "")
         depth = entry.depth
@@ -71,17 +69,19 @@ def _rows(entry: PlanEntry) -> list[tuple[str, str]]:
     return source + entry.details
 
 
-def _head(entry: PlanEntry, seconds: float) -> str:
-    """Return the line of an operator: its name, schema, reads and counters."""
+def _head(entry: PlanEntry, longest: float) -> str:
+    """Return the line of an operator: name, schema, reads and counters.
+
+    The time is highlighted where no operator takes longer.
+    """
     schema = "" if entry.schema is None else format_schema(entry.schema)
     text = schema if entry.reads else f"{schema}{entry.note}"
     parts = [f"<b>{escape(entry.operation)}</b>", f'<code style="background:none">{escape(text)}</code>']
     if entry.reads:
         bar = f'<span class="sparrow-plan-bar"><span style="width:{100 * read_share(entry):.1f}%"></span></span>'
         parts.append(f'<span style="white-space:nowrap">{bar} {escape(read_sizes(entry))}</span>')
-    own = entry.actual.get("seconds", 0.0)
     for name, text in counters(entry):
-        hot = " sparrow-plan-hot" if name == "seconds" and own > _HOT_SHARE * seconds else ""
+        hot = " sparrow-plan-hot" if name == "seconds" and entry.actual["seconds"] == longest else ""
         parts.append(f'<span class="sparrow-plan-chip{hot}">{escape(text)}</span>')
     return " ".join(parts)
 

@@ -83,9 +83,11 @@ class BarState:
 
     @property
     def rate(self) -> str:
-        """Amount per second; empty if there is none."""
+        """Amount per second, or seconds for each; empty if nothing is done."""
         if not self.done or self.seconds <= 0:
             return ""
+        if self.done < self.seconds and self.unit != "bytes":
+            return f"{self.seconds / self.done:.3g} s each"
         rate = format_quantity(self.done / self.seconds, self.unit)
         return f"{rate if self.unit == 'bytes' else rate.split()[0]}/s"
 
@@ -232,16 +234,19 @@ class _NotebookView:
         self._id = uuid.uuid4().hex
         self._widget: Any = None
         self._is_shown = False
+        self._next_bundle = 0.0
 
     def draw(self, state: BarState) -> None:
         html = _bar_html(state)
-        if self._widget is not None:
-            self._widget.value = html
-            return
         if not self._is_shown:
             self._widget = _make_widget(html)
-        widget = {} if self._widget is None else self._widget._repr_mimebundle_()
-        self._show({**widget, **_bundle(state, html)})
+        if self._widget is None:
+            self._show(_bundle(state, html))
+            return
+        self._widget.value = html
+        if state.seconds >= self._next_bundle:  # for front ends without widgets, which a kernel cannot tell
+            self._next_bundle = state.seconds + tuning().progress_bundle_seconds
+            self._show({**self._widget._repr_mimebundle_(), **_bundle(state, html)})
 
     def close(self, state: BarState) -> None:
         self._show(_bundle(state, _bar_html(state)))

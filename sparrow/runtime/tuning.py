@@ -146,7 +146,10 @@ class RuntimeTuning:
     pooled_max_ratio: int = parameter(4, "ratio", "A pooled buffer serves requests of at least a quarter of its size.")
     progress_delay_seconds: float = parameter(1.0, "seconds", "Shorter work shows no progress bar.")
     progress_interval_seconds: float = parameter(0.1, "seconds", "Time between two redraws of a bar.")
-    progress_columns: int = parameter(100, "columns", "Width of a progress bar in a notebook.")
+    progress_bundle_seconds: float = parameter(
+        2.0, "seconds", "Time between two updates of a widget for front ends that show no widgets."
+    )
+    progress_columns: int = parameter(100, "columns", "Width of a progress bar in a notebook, as text.")
     duckdb_overshoot_bytes: int = parameter(
         340_000_000, "bytes", "Measured excess of Arrow scans over DuckDB's own limit, which is set lower by as much."
     )

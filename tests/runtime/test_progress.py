@@ -229,7 +229,7 @@ def test_what_does_not_fit_is_left_out() -> None:
     ("shown", "figures"),
     [
         (state("a", 19_100_000, 20_000_000, "complete"), "100%  19.1M elements, 191k/s, in 1:40"),
-        (state("a", 50, 100, "stopped"), "50%  50 of 100 elements, 0/s, stopped after 1:40"),
+        (state("a", 50, 100, "stopped"), "50%  50 of 100 elements, 2 s each, stopped after 1:40"),
         (state("a", 5_000, None), "5.00k elements, 50/s, 1:40"),
         (state("a", 5_000, float("inf")), "5.00k elements, 50/s, 1:40"),
         (state("a", 5_000, 4_000), "5.00k elements, 50/s, 1:40"),  # a total that was estimated too low
