@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sparrow.cli.arguments import AsJson, StoredPath, finite, open_one, write_json, write_table
+from sparrow.cli.arguments import AsJson, StoredPath, finite, open_one, write_json
+from sparrow.cli.tables import write_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,7 @@ from sparrow.cli.spelling import Program
 from sparrow.runtime.events import emit
 from sparrow.runtime.foreign_errors import is_interrupt
 
-__all__ = ["VERBS", "program", "run"]
+__all__ = ["VERBS", "program", "report", "run"]
 
 VERBS = {
     "demo": ("reading", "Store, slice, query and multiply two real data sets."),
@@ -31,7 +31,8 @@ VERBS = {
     "info": ("reading", "Shape, entries, bytes, files and version of a tensor."),
     "show": ("reading", "Entries of a tensor or of a part of it."),
     "view": ("viewing", "Explore a tensor in the browser: zoom, degrees, values, SQL."),
-    "sql": ("reading", "Query stored tensors in SQL."),
+    "sql": ("querying", "Query stored tensors in SQL."),
+    "shell": ("querying", "Query stored tensors in SQL at a prompt."),
     "explain": ("reading", "Show how a part would be read and what is skipped."),
     "multiply": ("reading", "Multiply a stored matrix and a dense vector or matrix."),
     "graph": ("graphs", "Algorithms on a stored graph."),
@@ -167,7 +168,7 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
             # A signal that arrives while a lock is taken or an extension is imported becomes another error.
             if signals or is_interrupt(error):
                 _exit_interrupted(signals)
-            if not _report(error):
+            if not report(error):
                 raise
     sys.exit(1)
 
@@ -188,7 +189,7 @@ def _plain_completion() -> Iterator[None]:
             sys.modules["rich"] = hidden
 
 
-def _report(error: Exception) -> bool:
+def report(error: Exception) -> bool:
     """Print an error that is no fault of the program; return whether it is one."""
     from sparrow.errors import SparrowError
 

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import typer
@@ -24,6 +24,7 @@ __all__ = [
     "AsJson",
     "At",
     "Engine",
+    "Head",
     "Index",
     "StoredPath",
     "finite",
@@ -33,7 +34,6 @@ __all__ = [
     "open_one",
     "parse_index",
     "write_json",
-    "write_table",
 ]
 
 T = TypeVar("T")
@@ -50,6 +50,7 @@ At: TypeAlias = Annotated[
     typer.Option("--at", metavar="VERSION", help="A version, as history names it, or a time: 2026-11-22."),
 ]
 Engine: TypeAlias = Literal["auto", "cupy", "duckdb", "stream"]
+Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 
 
@@ -190,11 +191,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     return _plain(value.tolist()) if hasattr(value, "tolist") else str(value)
-
-
-def write_table(rows: Iterable[Sequence[Any]], headers: Sequence[str]) -> None:
-    """Write a table to standard output, cut to the width of a terminal if it is one."""
-    from sparrow.tensor.display import table
-
-    width = max(os.get_terminal_size(sys.stdout.fileno()).columns, 40) if sys.stdout.isatty() else sys.maxsize
-    print(table(rows, headers, width))

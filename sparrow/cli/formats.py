@@ -201,7 +201,7 @@ def list_option(way: Literal["reader", "writer"]) -> Any:
     """Return the option ``--list``, which lists the formats and exits."""
 
     def show(wanted: bool) -> None:
-        from sparrow.cli.arguments import write_table
+        from sparrow.cli.tables import write_table
 
         if wanted:
             rows = [

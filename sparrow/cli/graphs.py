@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from sparrow.cli.arguments import AsJson, StoredPath, finite, open_one, write_json, write_table
+from sparrow.cli.arguments import AsJson, StoredPath, finite, open_one, write_json
 from sparrow.cli.spelling import Program
+from sparrow.cli.tables import write_table
 
 if TYPE_CHECKING:
     from sparrow.tensor import Tensor

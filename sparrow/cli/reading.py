@@ -1,16 +1,10 @@
-"""Commands that read stored tensors: ``demo info show sql explain multiply``."""
+"""Commands that read stored tensors: ``demo info show explain multiply``."""
 
 from __future__ import annotations
 
-import csv
-import json
-import re
-import sys
 import time
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,32 +12,26 @@ from sparrow.cli.arguments import (
     AsJson,
     At,
     Engine,
+    Head,
     Index,
     StoredPath,
     format_shape,
-    interruptible,
     open_all,
     open_one,
     parse_index,
     write_json,
-    write_table,
 )
+from sparrow.cli.tables import write_table
 
 if TYPE_CHECKING:
-    import duckdb
-
     from sparrow.tensor import Tensor
 
 __all__ = ["add_to"]
 
-_CSV_BATCH_ROWS = 65_536
-
-Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
-
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    for command in (demo, info, show, sql, explain, multiply):
+    for command in (demo, info, show, explain, multiply):
         # An index such as -1 or -5: is not an option.
         app.command(context_settings={"ignore_unknown_options": command in (show, explain)})(command)
 
@@ -218,142 +206,6 @@ def _read_elements(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool
         if head and len(rows) > head:
             return rows[:head], True
     return rows, False
-
-
-def sql(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="QUERY NAME=PATH...",
-            help="A query in DuckDB's SQL, - for standard input, and the tensors that it names.",
-        ),
-    ] = None,
-    file: Annotated[
-        str | None, typer.Option("--file", "-f", metavar="FILE", help="Read the query from a file.")
-    ] = None,
-    at: At = None,
-    head: Head = 50,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV, all rows.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, all rows.")] = False,
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE", help="The value of $NAME in the query; repeatable."),
-    ] = None,
-    allow_side_effects: Annotated[
-        bool, typer.Option("--allow-side-effects", help="Run COPY, INSTALL, ATTACH and the like too.")
-    ] = False,
-) -> None:
-    """Query stored tensors in SQL: a column for each dimension, then value.
-
-    \b
-    Examples:
-      sparrow sql "select dst, count(*) as links from web
-                   group by dst order by links desc limit 5" web=web.sparrow
-      sparrow sql -f links.sql web=web.sparrow
-    """
-    import duckdb
-
-    from sparrow.errors import InvalidValueError
-    from sparrow.functions.sql import run_query
-
-    given = list(words or [])
-    if file is None and not given:
-        raise typer.BadParameter("pass QUERY, - for standard input, or -f FILE")
-    query = _read_query(given.pop(0) if file is None else file, file is not None)
-    named: dict[str, Any] = {}
-    for text in given:
-        name, equals, path = text.partition("=")
-        if not (name and equals and path):
-            raise typer.BadParameter(f"must be NAME=PATH, got {text!r}")
-        if name in named:
-            raise typer.BadParameter(f"{name!r} is given twice: {text!r}")
-        named[name] = open_one(path, at)
-    try:
-        params = _read_params(param or [])
-        relation = run_query(query, params or None, allow_side_effects, named, ())
-        if relation is not None:
-            _write_rows(relation, head, "json" if as_json else "csv" if as_csv else "table")
-    except duckdb.Error as error:
-        said, _, caret = str(error).partition("\n\n")
-        refused = InvalidValueError(said)
-        if caret.strip():
-            refused.add_note(caret.rstrip())
-        raise refused from error
-    except InvalidValueError as error:
-        raise InvalidValueError(_KEYWORD.sub("on the command line, as in NAME=PATH", str(error))) from error
-
-
-_KEYWORD = re.compile(r"by keyword, as in sql\(query, .*?=A\)")
-
-
-def _read_params(texts: Sequence[str]) -> dict[str, Any]:
-    """Return parameters by name.
-
-    Numbers, true, false and null are those of JSON, anything else is text.
-    """
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals) or name in found:
-            raise typer.BadParameter(f"--param must be NAME=VALUE, each name once, got {text!r}")
-        try:
-            parsed = json.loads(value)
-        except ValueError:
-            parsed = value
-        found[name] = parsed if isinstance(parsed, bool | int | float | None) else value
-    return found
-
-
-def _read_query(text: str, is_file: bool) -> str:
-    """Return a query from a file, from standard input, or as given."""
-    if text == "-":
-        return sys.stdin.read()
-    return Path(text).read_text(encoding="utf-8") if is_file else text
-
-
-def _write_rows(relation: duckdb.DuckDBPyRelation, head: int, how: Literal["json", "csv", "table"]) -> None:
-    relation = _zones_as_text(relation)
-    names = relation.columns
-    if how == "table":
-        rows = interruptible((relation.limit(head + 1) if head else relation).fetchall)
-        write_table(rows[:head] if head else rows, names)
-        if head and len(rows) > head:
-            typer.echo(f"the first {head} rows; --head 0 writes all", err=True)
-    elif how == "json":
-        keys = _make_unique(names)
-        write_json([dict(zip(keys, row, strict=True)) for row in interruptible(relation.fetchall)])
-    else:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(names)
-        reader = interruptible(partial(relation.to_arrow_reader, _CSV_BATCH_ROWS))
-        while (batch := interruptible(partial(next, reader, None))) is not None:
-            writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-
-
-def _zones_as_text(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Cast times with a time zone to text, for which DuckDB needs no package."""
-    from sparrow.runtime.duckdb_connection import quote_name
-
-    zoned = ["TIME ZONE" in str(kind) for kind in relation.types]
-    if not any(zoned):
-        return relation
-    columns = (
-        f"#{k}::varchar as {quote_name(name)}" if as_text else f"#{k}"
-        for k, (name, as_text) in enumerate(zip(relation.columns, zoned, strict=True), 1)
-    )
-    return relation.project(", ".join(columns))
-
-
-def _make_unique(names: Sequence[str]) -> list[str]:
-    """Make names unique: ``a, a`` becomes ``a, a_1``."""
-    found: list[str] = []
-    for name in names:
-        key, number = name, 0
-        while key in found or (number and key in names):
-            number += 1
-            key = f"{name}_{number}"
-        found.append(key)
-    return found
 
 
 def explain(

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sparrow.cli.arguments import AsJson, StoredPath, format_shape, open_all, open_one, write_json, write_table
+from sparrow.cli.arguments import AsJson, StoredPath, format_shape, open_all, open_one, write_json
 from sparrow.cli.formats import command, declarations, given, parameter
+from sparrow.cli.tables import write_table
 
 __all__ = ["add_to"]
 

@@ -97,7 +97,7 @@ class Queries:
 
     def _fetch(self, text: str, tables: Mapping[str, Tensor], query: _Query) -> dict[str, Any]:
         limit = tuning().sql_rows
-        found = run_query(text, None, False, tables, (), query.con)
+        found = run_query(text, None, False, tables, (), query.con).relation
         if query.reason:
             raise KeyboardInterrupt
         if found is None:

@@ -8,7 +8,8 @@ The column of a labelled dimension holds its labels. A query is planned with pla
 whose placeholder is left in the plan are joined (docs/decisions/012-names-in-sql.md).
 
 Relations passed by keyword are defined first. A name that DuckDB does not find is looked up among the variables of the
-caller and defined, and the query is bound again: DuckDB alone decides which names of a query are relations.
+caller, then among stored tensors if it is a path, and defined, and the query is bound again: DuckDB alone decides which
+names of a query are relations.
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ import pyarrow as pa
 from sparrow.core.array_validation import check_arrow
 from sparrow.engines import register_select
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.functions.statements import bind_params, check_no_side_effects, statement_kind, table_spellings, to_lower
+from sparrow.functions.query_paths import add_alias, check_readable, is_path, open_table, stored_beside
+from sparrow.functions.statements import (
+    bind_params,
+    check_no_side_effects,
+    explained_query,
+    statement_kind,
+    table_spellings,
+    to_lower,
+    words_of,
+)
 from sparrow.interop.labelled_objects import frame_to_table, is_frame
 from sparrow.plan import AxisLabels, Scan, axis_labels
 from sparrow.runtime import duckdb_connection
@@ -37,7 +47,26 @@ from sparrow.tensor.bundle import Bundle
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["run_query", "sql"]
+__all__ = ["Answer", "run_query", "sql"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Result of a query.
+
+    Parameters
+    ----------
+    relation
+        None for statements without a result.
+    kind
+        Kind of the statement, such as ``"SELECT"`` or ``"EXPLAIN"``.
+    implied
+        Names of columns of positions of labelled dimensions that the query does not spell: those that only ``*`` names.
+    """
+
+    relation: duckdb.DuckDBPyRelation | None
+    kind: str
+    implied: frozenset[str]
 
 
 class Scannable(Protocol):
@@ -65,8 +94,9 @@ def sql(
     ``value_im`` for complex numbers), one row per stored element. If a dimension ``d`` has labels, column ``d`` holds
     the labels and a column ``d_code`` behind the value the positions, which group and join faster. The relation ``A_d``
     lists the labels: ``d`` (also as ``label``) and ``d_code``. Names follow DuckDB: ASCII case is ignored, and names
-    that are not identifiers are double-quoted. An expression such as ``A + B`` is computed inside the query wherever
-    SQL gives NumPy's result; ``A.explain(engine="duckdb")`` shows where.
+    that are not identifiers are double-quoted. A quoted path is a stored tensor, as in ``from 'web.sparrow'`` and
+    ``from 'a9a.sparrow/X'``; other files are read by DuckDB. An expression such as ``A + B`` is computed inside the
+    query wherever SQL gives NumPy's result; ``A.explain(engine="duckdb")`` shows where.
 
     Rows come in no particular order: use ``order by``.
 
@@ -102,7 +132,8 @@ def sql(
     UnsupportedError
         If a keyword is neither a tensor nor a table, or the statement has side effects.
     NotFoundError, StorageError
-        If a file is gone or cannot be read, or the temporary directory is full, now or while the result is fetched.
+        If no tensor is stored at a path, a file is gone or cannot be read, or the temporary directory is full, now or
+        while the result is fetched.
     duckdb.Error
         If DuckDB rejects the query.
 
@@ -118,8 +149,12 @@ def sql(
     >>> stars = sp.from_coords([[0, 1], [0, 0]], [4.5, 3.0], dims=("user", "film"), labels={"user": ["ann", "bob"]})
     >>> sp.sql("from stars where user = $who", params={"who": "bob"}).fetchall()
     [('bob', 0, 3.0, 1)]
+    >>> stored = web.save("web.sparrow")
+    >>> sp.sql("from 'web.sparrow' select max(dst)").fetchall()
+    [(2,)]
     """
-    return run_query(query, params, allow_side_effects, tensors, _scopes(sys._getframe(1)))
+    found = run_query(query, params, allow_side_effects, tensors, _scopes(sys._getframe(1)))
+    return found.relation  # type: ignore[return-value]  # None for statements without a result
 
 
 def run_query(
@@ -129,11 +164,20 @@ def run_query(
     tensors: Mapping[str, Any],
     scopes: Sequence[Mapping[str, Any]],
     con: duckdb.DuckDBPyConnection | None = None,
-) -> duckdb.DuckDBPyRelation:
+    version: int | str | None = None,
+) -> Answer:
     """Run a query as :func:`sql` does.
 
-    ``scopes`` are the variables that it may name, innermost first. ``con`` is a connection to use, so that another
-    thread can interrupt it; a new one by default.
+    Parameters
+    ----------
+    query, params, allow_side_effects, tensors
+        Arguments of :func:`sql`.
+    scopes
+        Variables that the query may name, innermost first.
+    con
+        Connection to use, so that another thread can interrupt it; a new one by default.
+    version
+        Version of the tensors whose paths the query names, the latest by default.
     """
     if not isinstance(query, str):
         raise UnsupportedError(f"query must be a string, got {query!r}")
@@ -151,9 +195,12 @@ def run_query(
     if not check_flag("allow_side_effects", allow_side_effects):
         check_no_side_effects(con, query, kind)
     values = bind_params(params, statements[0].named_parameters)
+    # EXPLAIN ANALYZE runs the query whenever it is bound, so its names are found by binding what it explains.
+    bound, bound_kind = (explained_query(con, query) if kind == "EXPLAIN" else None) or (query, kind)
     # DuckDB binds a pivot by running a part of the query, so that placeholders for labels would show up in it.
-    defers_labels = kind == "SELECT" and re.search("pivot", query, re.IGNORECASE) is None
+    defers_labels = bound_kind == "SELECT" and re.search("pivot", query, re.IGNORECASE) is None
     named: dict[str, _LabelledView] = {}
+    aliases: set[str] = set()
 
     def define(name: str, thing: Any) -> None:
         with duckdb_connection.translate_errors():
@@ -170,25 +217,37 @@ def run_query(
     while True:
         try:
             with duckdb_connection.translate_errors():
-                found = con.sql(query, params=values)
-                if named and defers_labels and _add_used_labels(con, query, values, named.values()):
-                    found = con.sql(query, params=values)
+                found = con.sql(bound, params=values)
+                changed = bool(named) and defers_labels and _add_used_labels(con, bound, values, named.values())
+                if changed or kind == "EXPLAIN":
+                    found = con.sql(bound if kind != "EXPLAIN" else query, params=values)
             if found is not None:  # statements that are not queries return None
                 found = duckdb_connection.interruptible_relation(found, con)
-            return found
+            implied = frozenset(code for view in named.values() for code in view.codes) - words_of(query)
+            return Answer(found, kind, implied)
         except duckdb.CatalogException as error:
             missing = re.match(r"Catalog Error: Table with name (.*) does not exist!", str(error), re.DOTALL)
             if missing is None or missing[1] in defined:
-                raise _add_location(con, query, values, error) from None
+                raise _add_location(con, bound, values, error) from None
             name, problem = missing[1], error
         except duckdb.BinderException as error:
-            raise _add_location(con, query, values, error) from None
-        thing = _lookup(name, table_spellings(con, query, name), tensors, scopes)
+            aliased = None if kind == "EXPLAIN" else add_alias(bound, defined - aliases, str(error))
+            if aliased is None:
+                unread = re.search(r'capable of reading the file "(.*?)"', str(error))
+                if unread is not None:
+                    check_readable(unread[1])
+                raise _add_location(con, bound, values, error) from None
+            bound, path = aliased
+            aliases.add(path)
+            continue
+        thing = _lookup(name, table_spellings(con, bound, name), tensors, scopes)
+        if thing is None and is_path(name):
+            thing = open_table(name, version)
         if thing is None:
             keyword = name if name.isidentifier() else "name"
             raise InvalidValueError(
-                f"sql: {_describe_missing(name, scopes)}, as in sql(query, {keyword}=A); tensors in scope: "
-                f"{_tensor_names(tensors, scopes)}"
+                f"sql: {_describe_missing(name, scopes)}, as in sql(query, {keyword}=A){stored_beside(name)}; "
+                f"tensors in scope: {_tensor_names(tensors, scopes)}"
             ) from problem
         defined.add(name)
         define(name, thing)
@@ -394,11 +453,17 @@ class _LabelledView:
         """Return the text that marks the labels of an axis in a plan."""
         return f"sparrow:labels:{self.number}:{axis}:"
 
+    @property
+    def codes(self) -> list[str]:
+        """Names of the columns of positions, in lower case."""
+        return [to_lower(code) for code in codes_of(self.scan.schema.dims, self.labels).values()]
+
     def define(self, con: duckdb.DuckDBPyConnection, used: Collection[int]) -> None:
         """Define the view with the labels of the used axes, and placeholders for others."""
         schema = self.scan.schema
         codes = codes_of(schema.dims, self.labels)
         relation, columns = f"({self.elements}) AS e", []
+        parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)
         for axis, dim in enumerate(schema.dims):
             number = f"e.{quote_name(dim)}"
             if axis not in self.labels:
@@ -409,14 +474,15 @@ class _LabelledView:
                 positions = np.arange(len(labels), dtype=schema.coordinate_dtype(axis))
                 con.register(table, pa.table({"at": positions, "label": labels}))
                 relation += f" JOIN {quote_name(table)} AS l{axis} ON l{axis}.at = {number}"
-                columns.append(f"l{axis}.label AS {quote_name(dim)}")
+                columns.append(f"l{axis}.label")
             else:
-                columns.append(f"nullif(format('{self.placeholder(axis)}{{}}', {number}), '') AS {quote_name(dim)}")
-        parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)
+                columns.append(f"nullif(format('{self.placeholder(axis)}{{}}', {number}), '')")
         columns += [f"e.{part}" for part in parts]
-        columns += [f"e.{quote_name(schema.dims[axis])} AS {quote_name(code)}" for axis, code in codes.items()]
+        columns += [f"e.{quote_name(schema.dims[axis])}" for axis in codes]
+        # The view names the columns: some plans show aliases, and no placeholder.
+        names = ", ".join(map(quote_name, (*schema.dims, *parts, *codes.values())))
         select = f"SELECT {', '.join(columns)} FROM {relation}"
-        con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(self.name)} AS {select}")
+        con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(self.name)} ({names}) AS {select}")
 
 
 def _add_used_labels(con: duckdb.DuckDBPyConnection, query: str, values: Any, views: Collection[_LabelledView]) -> bool:

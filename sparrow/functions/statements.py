@@ -15,7 +15,10 @@ from sparrow.errors import InvalidValueError, UnsupportedError
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["bind_params", "check_no_side_effects", "statement_kind", "table_spellings", "to_lower"]
+__all__ = [
+    "bind_params", "check_no_side_effects", "explained_query", "statement_kind", "table_spellings", "to_lower",
+    "words_of",
+]  # fmt: skip
 
 _WRITING_WORDS = frozenset({"copy", "delete", "insert", "merge", "update"})
 """Keywords of the statements that a common table expression may contain."""
@@ -73,6 +76,15 @@ def _side_effects(con: duckdb.DuckDBPyConnection, query: str, kind: str) -> Iter
 
 
 def _effects_of_explained(con: duckdb.DuckDBPyConnection, query: str) -> Iterator[str]:
+    found = explained_query(con, query)
+    if found is None:
+        yield "EXPLAIN"
+    else:
+        yield from _side_effects(con, *found)
+
+
+def explained_query(con: duckdb.DuckDBPyConnection, query: str) -> tuple[str, str] | None:
+    """Return the statement that an ``EXPLAIN`` is about and its kind, or None."""
     import duckdb
 
     text = query.encode()
@@ -82,9 +94,13 @@ def _effects_of_explained(con: duckdb.DuckDBPyConnection, query: str) -> Iterato
             (inner,) = con.extract_statements(rest)
         except (duckdb.Error, ValueError):
             continue
-        yield from _side_effects(con, rest, statement_kind(inner))
-        return
-    yield "EXPLAIN"
+        return rest, statement_kind(inner)
+    return None
+
+
+def words_of(query: str) -> set[str]:
+    """Return the names, keywords and other tokens of a query in lower case."""
+    return {to_lower(text.strip('"')) for text, _ in _tokens(query)}
 
 
 def _keywords(query: str) -> list[str]:

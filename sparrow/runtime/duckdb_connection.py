@@ -76,6 +76,7 @@ def _open(memory_limit: int, threads: int, temp_directory: str) -> duckdb.DuckDB
             "temp_directory": temp_directory,
             "preserve_insertion_order": False,
             "python_enable_replacements": False,  # Python variables must not be visible as tables
+            "late_materialization_max_rows": 0,  # its plans hide which labels a query uses
             "lock_configuration": True,
         },
     )

@@ -13,13 +13,13 @@ __all__ = ["OPTIONAL", "REQUIRED", "show_versions", "versions"]
 
 REQUIRED = (
     *("pyarrow", "duckdb", "numpy", "scipy", "polars", "deltalake", "numba", "llvmlite", "threadpoolctl", "rich"),
-    *("lazy-loader", "typer"),
+    *("lazy-loader", "typer", "prompt_toolkit"),
 )
 """Packages that sparrow depends on."""
 
 OPTIONAL = (
     *("matplotlib", "jupyter", "cupy-cuda12x", "torch", "sparse", "pandas", "scikit-learn", "h5py", "obstore"),
-    *("networkx",),
+    *("networkx", "jupytext", "ipython", "ipywidgets"),
 )
 """Packages that some functions use if installed."""
 

@@ -848,7 +848,11 @@ def test_fetch_commands_stay_lines(cli: Any, tmp_path: Path) -> None:
 
 
 def test_datasets(cli: Any) -> None:
-    assert "uk-2002" in cli("datasets").out
+    listed = cli("datasets")
+    assert "uk-2002" in listed.out
+    assert max(map(len, (listed.out + listed.err).splitlines())) <= 80
+    assert len(listed.out.splitlines()) == 1 + len(sp.datasets.list())
+    assert "fetch: published by its owner" in listed.err
     assert {each["name"] for each in json.loads(cli("datasets", "--json").out)} >= {"a9a", "uk-2002"}
     told = cli("datasets", "uk-2002").out
     assert "298113762" in told

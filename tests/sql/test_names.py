@@ -114,3 +114,24 @@ def test_complex_values_and_statements_about_a_query() -> None:
     assert sp.sql("describe A").fetchall()[0][:2] == ("user", "VARCHAR")
     assert "sparrow:labels" not in sp.sql("explain select user from A").fetchall()[0][1]
     assert sp.sql("summarize A").fetchall()[0][2:4] == ("bob", "bob")
+
+
+ORDERED = [
+    "from A order by item_code, user_code limit 1",
+    "select user || '!' as u from A order by value limit 3",
+    "select {a: user, b: item} as both from A order by value desc limit 2",
+    "select u from (select user as u, value from A) order by value limit 2",
+    "select case when value > 1 then user end as u from A order by value limit 2",
+    "select upper(u) as u from (select user as u, value from A order by value limit 2) order by u",
+    "select (select user from A order by value limit 1) as u",
+    "select count(u) as n from (select user || item as u from A using sample 3 rows)",
+    "with t(u, i, v) as (select user, item, value from A) select u from t order by v limit 1",
+    "select * from (from A order by value limit 1) union all from A order by all",
+]
+
+
+@pytest.mark.parametrize("query", ORDERED)
+def test_first_rows_of_stored_labels(query: str, tmp_path: Path) -> None:
+    """DuckDB reads other columns of stored tensors after it has found the first rows."""
+    stored = ratings().save(tmp_path / "A.sparrow")
+    assert sp.sql(query, A=stored).fetchall() == sp.sql(query, A=ratings()).fetchall()
