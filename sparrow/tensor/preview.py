@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines
 from sparrow.engines import Survey
+from sparrow.errors import UnsupportedError
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Scan, axis_labels
 from sparrow.tensor import display, pictures
@@ -79,7 +80,7 @@ class Preview:
             return [self._positions()]
         if not self.found.count:
             return []
-        if ndim == 1 and self.found.is_complete and self._has_order:
+        if ndim == 1 and self.found.is_complete and self.found.count > 2 * rows and self._has_order:
             assert self.found.largest is not None
             return [self.elements([self.found.largest.take(slice(rows))], "largest")]
         first, last = self.found.first.take(slice(rows)), self.found.last
@@ -136,7 +137,7 @@ class Preview:
         if values.dtype.kind not in "iuf":
             return None
         values = values[np.isfinite(values)].astype(np.float64)
-        if len(values) < 2 or values.min() == values.max():
+        if len(values) <= 2 * tuning().repr_rows or values.min() == values.max():
             return None
         low, high = float(values.min()), float(values.max())
         is_log = low > 0 and high / low >= tuning().log_scale_ratio
@@ -171,6 +172,8 @@ def read_preview(scan: Scan, rows: int, with_picture: bool = False) -> Preview:
     """
     assert not isinstance(scan.source, Node)
     ndim, shape = scan.schema.ndim, scan.schema.shape
+    if scan.view.repeats > 1 and scan.view.repeats * scan.relation.nnz > tuning().repeated_elements:
+        raise UnsupportedError(f"broadcasting repeats each element {scan.view.repeats:,} times: take a slice")
     limit = tuning().table_side
     is_small = ndim in (1, 2) and max(shape) <= limit
     axes = (0, ndim - 1) if with_picture and ndim > 1 and not is_small else None

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
+from sparrow.core.indexing import View
 from sparrow.core.schema import as_integer
 from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.kernels.coo import Block
-from sparrow.plan import Scan, Where, make_reduce, make_topk, normalize_axis
+from sparrow.plan import Cast, Scan, Where, axis_labels, make_map, make_reduce, make_topk, normalize_axis
 from sparrow.relations.arrow import arrow_table, labelled_table
 from sparrow.runtime.validation import check_choice, check_flag, check_integer
 from sparrow.tensor.base import Base, read_labels
@@ -63,7 +64,7 @@ class SummaryMethods(Base):
         >>> A.head(2).rows()
         [('ann', 2, 4), ('bob', 0, 5)]
         """
-        scan = self.__sparrow_scan__()
+        scan = self._unrepeated_scan()
         return _to_frame(scan, engines.first_elements(scan, _count("n", n)))
 
     def tail(self, n: int = 5) -> polars.DataFrame:
@@ -92,7 +93,7 @@ class SummaryMethods(Base):
         >>> sp.eye(1000).tail(2).rows()
         [(998, 998, 1.0), (999, 999, 1.0)]
         """
-        scan = self.__sparrow_scan__()
+        scan = self._unrepeated_scan()
         return _to_frame(scan, engines.first_elements(scan, _count("n", n), last=True))
 
     def sample(self, n: int = 5, seed: int | None = None) -> polars.DataFrame:
@@ -126,9 +127,21 @@ class SummaryMethods(Base):
         >>> A.sample(3, seed=1).height, A.sample(3, seed=1).equals(A.sample(3, seed=1))
         (3, True)
         """
-        scan = self.__sparrow_scan__()
+        scan = self._unrepeated_scan()
         rng = np.random.default_rng(None if seed is None else _count("seed", seed))
         return _to_frame(scan, engines.sample_elements(scan, _count("n", n), rng))
+
+    def _unrepeated_scan(self) -> Scan:
+        """Return the scan, or one of a node if broadcasting repeats elements.
+
+        A chunk of a broadcast view has all repeats of its elements, which may exceed memory; a node repeats them by
+        partition.
+        """
+        scan = self.__sparrow_scan__()
+        if scan.view.repeats <= 1:
+            return scan
+        node = make_map(Cast(scan.schema.dtype), [scan]).with_labels(axis_labels(scan))
+        return Scan(node, View.identity(scan.schema.shape), node.schema)
 
     @overload
     def topk(self, k: int, axis: None = None, largest: bool = True) -> polars.DataFrame: ...
@@ -180,7 +193,7 @@ class SummaryMethods(Base):
             raise UnsupportedError(f"topk requires a real dtype, got {self.dtype}: take abs(A), A.real or A.imag")
         count, largest = _count("k", k), check_flag("largest", largest)
         if axis is None:
-            scan = self.__sparrow_scan__()
+            scan = self._unrepeated_scan()
             return _to_frame(scan, engines.best_elements(scan, count, largest))
         along, last = normalize_axis(axis, self.ndim, self.dims), self.ndim - 1
         order = [k for k in range(self.ndim) if k != along] + [along]
@@ -220,7 +233,7 @@ class SummaryMethods(Base):
         ([(4, 2), (5, 1)], [(0, 3), (4, 2), (5, 1)])
         """
         check_choice("where", where, ("all", "stored"))
-        scan = self.__sparrow_scan__()
+        scan = self._unrepeated_scan()
         values, counts = engines.count_values(scan)
         absent = self._count_absent(int(counts.sum())) if where == "all" else 0
         if absent:
@@ -284,7 +297,7 @@ class SummaryMethods(Base):
         if self.dtype.kind == "c":
             raise UnsupportedError(f"hist requires a real dtype, got {self.dtype}: take abs(A), A.real or A.imag")
         check_choice("where", where, ("all", "stored"))
-        scan = self.__sparrow_scan__()
+        scan = self._unrepeated_scan()
         absent = self._count_absent(engines.count_nnz(scan)) if where == "all" else 0
         edges = self._bin_edges(scan, bins, absent > 0)
         counts = engines.histogram(scan, edges)
@@ -326,7 +339,7 @@ class SummaryMethods(Base):
         """
         import polars
 
-        scan = self.__sparrow_scan__()
+        scan = self._unrepeated_scan()
         size, is_complex = scan.schema.size, self.dtype.kind == "c"
         places: tuple[Where, Where] = ("all", "stored")
         names = [

@@ -42,6 +42,7 @@ class TensorTuning:
     log_scale_ratio: float = parameter(
         1000, "ratio", "Largest to smallest positive value from which on the bins of a histogram are logarithmic."
     )
+    repeated_elements: int = parameter(1 << 20, "elements", "Views that repeat more elements are not read to be shown.")
     labels_read: int = parameter(
         1 << 22, "labels", "Elements of a stored tensor with a longer dimension are shown by position."
     )

@@ -179,6 +179,27 @@ def test_describe(shape: tuple[int, ...], seed: int, dtype: str, form: str) -> N
         assert found["sum"][column] == pytest.approx(float(wide.sum()), nan_ok=True)
 
 
+@given(st.integers(1, 6), st.integers(1, 9), SEEDS, COUNTS, st.booleans())
+def test_broadcast_views(times: int, width: int, seed: int, n: int, turned: bool) -> None:
+    dense = draw_dense((width,), seed, "int64")
+    A, wide = sp.broadcast_to(sp.asarray(dense), (times, width)), np.broadcast_to(dense, (times, width))
+    A, wide = (A.T, wide.T) if turned else (A, wide)
+    expected = elements(wide)
+    same(A.head(n), expected[:n])
+    same(A.tail(n), expected[max(len(expected) - n, 0) :])
+    same(A.topk(n), sorted(expected, key=lambda row: (-row[-1], row[:-1]))[:n])
+    assert A.sample(n, seed=0).height == min(n, len(expected))
+    assert A.value_counts()["count"].sum() == len(expected)
+
+
+def test_broadcast_views_are_not_formed() -> None:
+    A = sp.broadcast_to(sp.random((1000,), density=0.5, seed=0), (10**9, 1000))
+    assert [row[:2] for row in A.head(2).rows()] == [(0, int(at)) for at in A[0].head(2)["d0"]]
+    assert A.tail(1)["d0_1"].item() == 10**9 - 1
+    assert "broadcasting repeats each element 1,000,000,000 times" in repr(A)
+    assert repr(A[:3]).count("\n") == 9
+
+
 def test_labels_and_other_fills() -> None:
     labels = {"user": ["ann", "bob", "cid"], "day": pd.date_range("2024-01-01", periods=2)}
     A = sp.from_coords([[2, 0, 1], [1, 0, 1]], [5, 3, 4], shape=(3, 2), dims=["user", "day"], labels=labels)
