@@ -14,20 +14,20 @@ import pyarrow as pa
 from sparrow import storage
 from sparrow.errors import InvalidValueError
 from sparrow.explorer.tuning import tuning
-from sparrow.plan import Node
+from sparrow.plan import Node, axis_labels
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
 __all__ = ["Catalog", "Subject", "as_json", "cut", "table_name"]
 
 
-def table_name(path: str | None, default: str = "A") -> str:
+def table_name(path: str | None, default: str = "tensor") -> str:
     """Return a name for SQL and Python, of the folder of a tensor if it has one.
 
     Examples
     --------
     >>> table_name("data/cnr-2000.sparrow"), table_name(None)
-    ('cnr_2000', 'A')
+    ('cnr_2000', 'tensor')
     """
     name = re.sub(r"\W+", "_", PurePath(path).stem if path else "").strip("_") or default
     return f"t{name}" if name[0].isdigit() else name
@@ -127,7 +127,7 @@ class Subject:
             "size": size if size < 2**53 else float(size),
             "density": None if nnz is None or not size else nnz / size,
             "bytes": None if self.kind == "lazy" else tensor.nbytes,
-            "labelled": [axis for axis in range(tensor.ndim) if self.labels(version, axis) is not None],
+            "labelled": sorted(axis_labels(tensor.__sparrow_scan__())),
             "unit": "row group" if self.kind == "stored" else "chunk",
         }
 

@@ -17,7 +17,7 @@ class ExplorerTuning:
         16, "chunks", "Chunks that the first picture of a window reads: 0.1 s of two cores for row groups of 2^18 rows."
     )
     refine_chunks: int = parameter(32, "chunks", "Chunks that one refinement reads at most.")
-    step_seconds: float = parameter(0.3, "seconds", "A step that takes longer ends early, with the chunks read so far.")
+    step_seconds: float = parameter(0.2, "seconds", "A step that takes longer ends early, with the chunks read so far.")
     max_bins: int = parameter(1024, "bins", "Bins of a picture along one axis; a page asks for one per pixel.")
     range_groups: int = parameter(512, "groups", "Groups of chunks in the picture drawn from key ranges alone.")
     window_parts: float = memory_share(16, "Grids and counters of windows that were looked at.")

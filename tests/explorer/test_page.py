@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 import sparrow as sp
+from sparrow.explorer import Explorer
 from sparrow.testing import tune
 from tests.explorer.helpers import make_sparse, save
 
@@ -386,6 +389,48 @@ def test_every_control_has_a_name(page: Page, stars: sp.Tensor) -> None:
         roles = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in tree if not node["ignored"]]
         assert [role for role, name in roles if role in wanted and not name] == []
         assert {"button", "tab", "image"} <= {role for role, _ in roles}
+
+
+class _Notebook(BaseHTTPRequestHandler):
+    """A page of another origin with the HTML of a cell."""
+
+    cell = ""
+
+    def do_GET(self) -> None:
+        body = f"<!doctype html><link rel=icon href=data:,><body>{self.cell}".encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("in_frames", [True, False])
+def test_frame_of_a_notebook(driver: webdriver.Chrome, matrix: sp.Tensor, in_frames: bool) -> None:
+    with (
+        Explorer(matrix, "web", 0, 600, in_frames) as explorer,
+        ThreadingHTTPServer(("127.0.0.1", 0), _Notebook) as notebook,
+    ):
+        _Notebook.cell = explorer._repr_html_()
+        thread = threading.Thread(target=notebook.serve_forever, args=(0.05,))
+        thread.start()
+        driver.get(f"http://localhost:{notebook.server_address[1]}/")
+        driver.switch_to.frame(driver.find_element(By.TAG_NAME, "iframe"))
+        if in_frames:
+            page = Page(driver)
+            page.settle()
+            assert page["title"].text == "web"
+            assert read_log(driver) == []
+        else:
+            assert driver.find_elements(By.ID, "title") == []
+            assert "frame-ancestors" in str(read_log(driver))
+        driver.switch_to.default_content()
+        driver.get("about:blank")
+        notebook.shutdown()
+        thread.join()
 
 
 def test_the_end_of_the_server_is_reported(driver: webdriver.Chrome, matrix: sp.Tensor) -> None:

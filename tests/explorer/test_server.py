@@ -220,6 +220,17 @@ def test_few_windows_are_cached(client: Client) -> None:
     assert [details["cached"] for _, details in made] == [1, 2, 2, 2]
 
 
+def test_labels_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+    stored = save(make_sparse((9, 4), 30), tmp_path / "s", {0: [f"row {k}" for k in range(9)]})
+    for file in (tmp_path / "s" / "_labels").iterdir():
+        file.unlink()
+    with sp.explore(stored) as found:
+        client = Client(found.url)
+        assert client.ask("meta")["tensors"][0]["labelled"] == [0]
+        assert client.ask("bins", labels=False)["total"] == stored.nnz
+        assert "error" in client.ask("bins")
+
+
 def test_labels_of_bins_come_with_the_picture(tmp_path: Path) -> None:
     stars = save(make_sparse((9, 4), 30), tmp_path / "s", {0: [f"<b>{k}" for k in range(9)]})
     with sp.explore(stars) as found:

@@ -308,6 +308,19 @@ def _store_classes(d: Data) -> Path:
     return path
 
 
+def _explore(d: Data) -> None:
+    """Explore a matrix, views and an expression until pictures are exact."""
+    for tensor in (d.A, d.A.T, d.A[: d.n // 3], d.A + d.B):
+        with sp.explore(tensor) as page:
+            asked: dict[str, Any] = {"bins": [500, 700], "sums": True, "read": "more"}
+            answers = page._answers.by_name
+            found: Any = answers["bins"](asked)
+            while not found.header["exact"]:
+                found = answers["bins"](asked)
+            answers["distributions"](asked)
+            answers["elements"]({})
+
+
 def _predict(d: Data) -> None:
     path = d.path()
     fit_some("LinearRegression", d).save(path)
@@ -575,6 +588,7 @@ CASES: dict[str, Case | list[Case]] = {
     "sp.Tensor.asformat": [lambda d, f=f: d.A[: d.n // 40].asformat(f) for f in ("csr", "csc")],
     "sp.Tensor.item": lambda d: d.A[3, 4].item() if isinstance(d.A[3, 4], sp.Tensor) else d.A.item(3, 4),
     "sp.Tensor.spy": lambda d: d.A.spy() and None,
+    "sp.explore": _explore,
     "sp.Tensor.labels": method("labels", 0),
     "sp.Tensor.__repr__": [
         lambda d: [repr(d.A) and None, repr(d.A * 2) and None, repr(d.A.T) and None],
@@ -1043,7 +1057,7 @@ EXEMPT: dict[str, str] = {
             evaluation.metrics
         """,
         "the same as another function": """
-            training.batches training.Batches cli.recommend evaluation.Popularity.recommend
+            training.batches training.Batches cli.view cli.recommend evaluation.Popularity.recommend
             evaluation.Popularity.fold_in
             evaluation.Popularity.predict evaluation.Popularity.save_factors evaluation.Popularity.similar
             sp.Tensor.__iand__ sp.Tensor.__ifloordiv__ sp.Tensor.__ilshift__ sp.Tensor.__imatmul__ sp.Tensor.__imod__

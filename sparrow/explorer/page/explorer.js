@@ -244,7 +244,7 @@ async function loadNow() {
     return true;
   };
   $("problem").hidden = true;
-  if (state.picture === null && !await step(0, true)) return;
+  if (state.picture === null && !await step(0, false)) return; // without labels, which may take a while to read
   if (!await step(undefined, true)) return;
   root.dataset.state = state.picture.exact ? "exact" : "estimated";
   loadSide(signal).catch(report);
@@ -290,6 +290,12 @@ function showStatus() {
   $("progress").value = found.chunks ? found.read / found.chunks : 1;
   $("progress").hidden = found.exact;
   $("code").textContent = found.code;
+  const isWhole = found.exact && !Object.keys(state.fixed).length && found.window.ranges.every(([low, high], k) => low === 0 && high === sizes()[k]);
+  if (isWhole && state.about.nnz === null) {
+    state.about.nnz = Math.round(found.total);
+    state.about.density = state.about.size ? state.about.nnz / state.about.size : null;
+    showFacts();
+  }
   const names = state.axes.map((axis) => state.about.dims[axis]);
   const places = found.window.ranges.map(([a, b], k) => `${names[k]} ${grouped.format(a)} to ${grouped.format(b - 1)}`);
   $("picture").setAttribute("aria-label", `Picture of ${places.join(", ")}: ${text}`);
@@ -424,7 +430,7 @@ function drawBins(pen, area, found) {
 function writeValues(pen, area, found, x, y) {
   const [[y0], [x0]] = found.window.ranges, [height, width] = found.cells;
   const wide = x(1) - x(0), high = y(1) - y(0);
-  if (!found.exact || found.steps.some((step) => step !== 1) || wide < 44 || high < 13) return;
+  if (!found.exact || found.steps.some((step) => step !== 1) || wide < 18 || high < 13) return;
   const { scale } = state.image;
   pen.font = `${high < 18 ? 10 : 11}px system-ui, sans-serif`;
   pen.textAlign = "center";
@@ -435,7 +441,8 @@ function writeValues(pen, area, found, x, y) {
       const share = scale.at(scale.values[k]), light = scale.kind === "both" ? Math.abs(share - 0.5) < 0.28 : (share < 0.42) !== isDark();
       pen.fillStyle = light !== (isDark() && scale.kind === "both") ? "#10202a" : "#ffffff";
       const value = found.sums && found.counts[k] === 1 ? found.sums[k] : scale.values[k];
-      pen.fillText(shorten(pen, number(Number(value.toPrecision(6))), wide - 6), x(x0 + column + 0.5), y(y0 + row + 0.5));
+      const text = number(Number(value.toPrecision(6)));
+      if (pen.measureText(text).width <= wide - 4) pen.fillText(text, x(x0 + column + 0.5), y(y0 + row + 0.5));
     }
   }
 }
@@ -558,8 +565,8 @@ function drawAxes(pen, area, ink, found) {
       if (across) {
         pen.textAlign = "center";
         pen.textBaseline = "top";
-        const label = shorten(pen, text, room - 4), wide = pen.measureText(label).width / 2;
-        pen.fillText(label, clamp(pixel, area.left - 30 + wide, area.left + area.width + area.right - wide), area.top + area.height + 6);
+        const label = shorten(pen, text, room - 14), wide = pen.measureText(label).width / 2;
+        pen.fillText(label, clamp(pixel, area.left - 40 + wide, area.left + area.width + area.right - wide), area.top + area.height + 6);
       } else {
         pen.textAlign = "right";
         pen.textBaseline = "middle";
@@ -813,9 +820,9 @@ function drawDegrees() {
       pen.fill();
     });
     pen.globalAlpha = 1;
-    pen.textAlign = "right";
-    pen.textBaseline = "top";
-    pen.fillText(`${k ? "■" : "●"} ${shorten(pen, names[k], 90)}`, box.left + box.width, box.top + 13 * k);
+    pen.textAlign = "left";
+    pen.textBaseline = "bottom";
+    pen.fillText(`${k ? "■" : "●"} ${shorten(pen, names[k], 75)}`, box.left + 100 * k, height);
   });
   pen.fillStyle = ink.soft;
   pen.textAlign = "right";
@@ -1041,7 +1048,7 @@ function planNode(plan) {
   const list = make("dl");
   let skips = false;
   for (const [name, text] of Object.entries(plan.details ?? {})) {
-    const key = name.replace(" ", "_"), read = plan.reads?.[`${key}_read`], value = make("dd", {}, String(text));
+    const key = name.replace(" ", "_"), read = plan.reads?.[`${key}_read`], value = make("dd", {}, String(text).replace(/\d{5,}/g, (n) => grouped.format(n)));
     if (read !== undefined) {
       const skipped = plan.reads[`${key}_skipped`], bar = make("div", { className: "bar" }, make("i"));
       bar.firstChild.style.width = `${(100 * read) / (read + skipped || 1)}%`;
