@@ -15,7 +15,7 @@ ROUNDS ?= 1
 
 NNZ ?= 100000000
 
-.PHONY: help tools demo dist install-check fast test seeds trial memory readers lint types site bench gpu clean
+.PHONY: help tools demo dist install-check fast test seeds trial memory readers lint types site screenshots bench gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo 'make lint    check style, formatting, layers, names and prose'
 	@echo 'make types   check types'
 	@echo 'make site    build the documentation in site/, links checked'
+	@echo 'make screenshots  take the pictures of the documentation anew, in headless Chromium'
 	@echo 'make bench   time sparrow beside its peers; PARTS=spgemm,tiny for some, and update bench/RESULTS.md'
 	@echo 'make gpu     test and time engine="cupy" on a CUDA device (CUPY=cupy-cuda13x for CUDA 13)'
 	@echo 'make clean   remove everything that these targets create, $(VENV) included'
@@ -110,6 +111,9 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 
 site: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+screenshots: $(VENV)/.dev
+	$(BIN)/python docs/screenshots.py
 
 $(VENV)/.bench: $(VENV)/.dev
 	@echo 'Installing the peers of the bench into $(VENV)'

@@ -52,7 +52,7 @@ SLOW = frozenset({
     "tests/storage/test_filesystem.py", "tests/storage/test_many_appends.py", "tests/storage/test_objects.py",
     "tests/storage/test_runs.py", "tests/storage/test_snapshot.py", "tests/tensor/test_exports.py",
     "tests/tensor/test_labels.py", "tests/tensor/test_reductions.py", "tests/test_notebooks.py",
-    "tests/test_install.py", "tests/test_site.py",
+    "tests/test_install.py", "tests/test_site.py", "tests/test_screenshots.py", "tests/walks",
     "tests/engines/stream/test_batched.py", "tests/engines/stream/test_dense.py", "tests/functions/test_products.py",
     "tests/engines/test_choice.py", "tests/engines/test_repeats.py", "tests/engines/stream/test_repeats.py",
     "tests/engines/stream/test_budget.py", "tests/engines/stream/test_physical.py", "tests/functions/test_neighbors.py",

@@ -46,13 +46,11 @@ Profile: TypeAlias = Literal["fast", "small", "portable"]
 """``"fast"`` decodes fastest; ``"small"`` takes the fewest bytes and longer to write; ``"portable"`` has encodings that
 older readers of Parquet know."""
 
-_SPLIT_INTEGERS = (
-    "DuckDB 2, Polars, pyarrow from 16 on and Spark 4.3; for older readers and fastparquet: compact --profile portable"
-)
+_SPLIT_INTEGERS = "DuckDB 2, Polars, pyarrow 16+, Spark 4.3 (others: --profile portable)"
 PROFILE_READERS: dict[Profile, str] = {
     "fast": _SPLIT_INTEGERS,
     "small": _SPLIT_INTEGERS,
-    "portable": "DuckDB from 1.3 on, fastparquet, Polars, pyarrow from 15 on and Spark from 3.5 on",
+    "portable": "DuckDB 1.3+, fastparquet, Polars, pyarrow 15+, Spark 3.5+",
 }
 """Readers of the files of each profile; ``make readers`` tries them."""
 
