@@ -41,6 +41,8 @@ class Plan(str):
         Lines about the evaluation as a whole.
     totals
         Counters of the evaluation as a whole, by name.
+    queries
+        Operators of the queries that DuckDB ran for an analyzed plan, each before its inputs.
 
     Examples
     --------
@@ -55,14 +57,19 @@ class Plan(str):
     '<svg'
     """
 
-    __slots__ = ("entries", "summary", "totals")
+    __slots__ = ("entries", "queries", "summary", "totals")
 
     entries: tuple[PlanEntry, ...]
     summary: tuple[str, ...]
     totals: dict[str, Any]
+    queries: tuple[PlanEntry, ...]
 
     def __new__(  # noqa: D102
-        cls, entries: Iterable[PlanEntry], summary: Iterable[str] = (), totals: Mapping[str, Any] | None = None
+        cls,
+        entries: Iterable[PlanEntry],
+        summary: Iterable[str] = (),
+        totals: Mapping[str, Any] | None = None,
+        queries: Iterable[PlanEntry] = (),
     ) -> Self:
         entries, summary, levels = tuple(entries), tuple(summary), tuning().max_indent_levels
         lines = []
@@ -71,40 +78,29 @@ class Plan(str):
             lines.append(indent + entry.head)
             lines += [f"{indent}  {name:<11} {text}" for name, text in entry.lines]
         plan = super().__new__(cls, "\n".join([*lines, *summary]))
-        plan.entries, plan.summary, plan.totals = entries, summary, dict(totals or {})
+        plan.entries, plan.summary, plan.totals, plan.queries = entries, summary, dict(totals or {}), tuple(queries)
         return plan
 
     def __repr__(self) -> str:
         return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Plan, (self.entries, self.summary, self.totals)
+        return Plan, (self.entries, self.summary, self.totals, self.queries)
 
     def to_json(self) -> str:
         """Return the plan as JSON.
 
         Nodes are nested objects with ``operation``, ``dims``, ``dtype``, ``details`` and ``operands``. A scan has
         ``reads``: the files, row groups, rows and bytes that it reads and skips. An analyzed plan has the counters of a
-        node as ``actual``, and those of the whole as ``totals`` and ``summary`` of the first node.
+        node as ``actual``. The first node has those of the whole as ``totals`` and ``summary``, and as ``queries`` the
+        operators of the queries that DuckDB ran.
         """
-        out: list[str] = []
-        depth = -1
-        for entry in self.entries:
-            out.append("]}" * (depth - entry.depth + 1) + ("," if 0 <= entry.depth <= depth else ""))
-            own: dict[str, Any] = {"operation": entry.operation}
-            if entry.schema is not None:
-                own["dims"] = dict(zip(entry.schema.dims, entry.schema.shape, strict=True))
-                own["dtype"] = str(entry.schema.dtype)
-            own["note"] = entry.note.strip(" ,")
-            own["details"] = dict(entry.details)
-            own |= {"reads": entry.reads} if entry.reads else {}
-            own |= {"actual": entry.actual} if entry.actual else {}
-            if entry.depth == 0:
-                own |= {"summary": self.summary} if self.summary else {}
-                own |= {"totals": self.totals} if self.totals else {}
-            out.append(f'{json.dumps(own)[:-1]}, "operands": [')
-            depth = entry.depth
-        return "".join([*out, "]}" * (depth + 1)])
+        whole: dict[str, Any] = {"summary": self.summary} if self.summary else {}
+        whole |= {"totals": self.totals} if self.totals else {}
+        text = _nest(self.entries)
+        if self.queries:
+            whole["queries"] = json.loads(f"[{_nest(self.queries)}]")
+        return f"{text[:-1]}, {json.dumps(whole)[1:]}" if whole else text
 
     def plot(self) -> PlanPicture:
         """Draw the plan: a box per operator, with bytes read and skipped.
@@ -122,13 +118,32 @@ class Plan(str):
         """
         from sparrow.engines.plan_picture import PlanPicture
 
-        return PlanPicture(self.entries)
+        return PlanPicture(self.entries, self.totals)
 
     def _repr_html_(self) -> str:
         """Return a tree of collapsible operators with their counters."""
         from sparrow.engines.plan_html import tree
 
-        return tree(self.entries, self.summary)
+        return tree(self.entries, self.summary, self.totals, self.queries)
+
+
+def _nest(entries: Iterable[PlanEntry]) -> str:
+    """Return nested JSON objects of nodes, those of several trees after each other."""
+    out: list[str] = []
+    depth = -1
+    for entry in entries:
+        out.append("]}" * (depth - entry.depth + 1) + ("," if 0 <= entry.depth <= depth else ""))
+        own: dict[str, Any] = {"operation": entry.operation}
+        if entry.schema is not None:
+            own["dims"] = dict(zip(entry.schema.dims, entry.schema.shape, strict=True))
+            own["dtype"] = str(entry.schema.dtype)
+        own["note"] = entry.note.strip(" ,")
+        own["details"] = dict(entry.details)
+        own |= {"reads": entry.reads} if entry.reads else {}
+        own |= {"actual": entry.actual} if entry.actual else {}
+        out.append(f'{json.dumps(own)[:-1]}, "operands": [')
+        depth = entry.depth
+    return "".join([*out, "]}" * (depth + 1)])
 
 
 _Pending: TypeAlias = "tuple[int, Any, str, tuple[int, ...] | None, bool]"
@@ -177,6 +192,7 @@ class PlanTree:
         executed: dict[Any, Any] | None = None,
         summary: Sequence[str] = (),
         totals: Mapping[str, Any] | None = None,
+        queries: Sequence[PlanEntry] = (),
     ) -> Plan:
         """Return the rendered plan.
 
@@ -190,13 +206,15 @@ class PlanTree:
             Lines about the evaluation as a whole.
         totals
             Counters of the evaluation as a whole, by name.
+        queries
+            Operators of the queries that DuckDB ran.
         """
         if profile is not None:
             for entry, token in zip(self.entries, self._tokens, strict=True):
                 if token is not None:
                     operator = profile.operator((executed or {}).get(token, token))
                     entry.actual = {} if operator.is_empty else operator.to_dict()
-        return Plan(self.entries, summary, totals)
+        return Plan(self.entries, summary, totals, queries)
 
     def _render(self) -> list[PlanEntry]:
         root, out = self.root, []

@@ -5,13 +5,14 @@ Colors suit light and dark themes: text inherits, and surfaces are translucent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from sparrow.engines.plan_entry import PlanEntry, format_schema
 from sparrow.runtime.quantities import format_quantity
 
-__all__ = ["READ_COLOR", "SKIPPED_COLOR", "counters", "read_share", "read_sizes", "tree"]
+__all__ = ["READ_COLOR", "SKIPPED_COLOR", "counters", "read_share", "read_sizes", "total_counters", "tree"]
 
 READ_COLOR, SKIPPED_COLOR = "#2f7fc1", "#8c8c8c"
 """Colors of data that is read, and of data that is skipped, on light and dark backgrounds."""
@@ -34,7 +35,12 @@ _STYLE = f"""<style>
 </style>"""
 
 
-def tree(entries: Sequence[PlanEntry], summary: Sequence[str] = ()) -> str:
+def tree(
+    entries: Sequence[PlanEntry],
+    summary: Sequence[str] = (),
+    totals: Mapping[str, Any] | None = None,
+    queries: Sequence[PlanEntry] = (),
+) -> str:
     """Return a tree of collapsible operators with their counters.
 
     Parameters
@@ -43,6 +49,10 @@ def tree(entries: Sequence[PlanEntry], summary: Sequence[str] = ()) -> str:
         The nodes of a plan, each before its operands.
     summary
         Lines below the tree.
+    totals
+        Counters of the evaluation, for the first node of an engine that does not count operators.
+    queries
+        Operators of the queries that DuckDB ran.
 
     Examples
     --------
@@ -50,17 +60,29 @@ def tree(entries: Sequence[PlanEntry], summary: Sequence[str] = ()) -> str:
     >>> tree(sp.eye(3).explain().entries).count("<details")
     1
     """
+    lines = "".join(f"<div>{escape(line)}</div>" for line in summary)
+    ran = ""
+    if queries:
+        ran = f"<details><summary>Operators of DuckDB</summary>{_nest(queries)}</details>"
+    return f'<div class="sparrow-plan">{_STYLE}{_nest(entries, totals)}{lines}{ran}</div>'
+
+
+def _nest(entries: Sequence[PlanEntry], totals: Mapping[str, Any] | None = None) -> str:
+    """Return nested operators."""
     longest = max((entry.actual.get("seconds", 0.0) for entry in entries), default=0.0)
     out: list[str] = []
     depth = -1
     for entry in entries:
         out.append("</details>" * (depth - entry.depth + 1))
-        out.append(f"<details open><summary>{_head(entry, longest)}</summary>")
+        chips = counters(entry)
+        if totals and not chips and not entry.depth:
+            chips = total_counters(totals)
+        is_longest = bool(longest) and entry.actual.get("seconds") == longest
+        out.append(f"<details open><summary>{_head(entry, chips, is_longest)}</summary>")
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _rows(entry))
         out.append(f"<table>{rows}</table>" if rows else "")
         depth = entry.depth
-    lines = "".join(f"<div>{escape(line)}</div>" for line in summary)
-    return f'<div class="sparrow-plan">{_STYLE}{"".join(out)}{"</details>" * (depth + 1)}{lines}</div>'
+    return "".join([*out, "</details>" * (depth + 1)])
 
 
 def _rows(entry: PlanEntry) -> list[tuple[str, str]]:
@@ -69,21 +91,30 @@ def _rows(entry: PlanEntry) -> list[tuple[str, str]]:
     return source + entry.details
 
 
-def _head(entry: PlanEntry, longest: float) -> str:
-    """Return the line of an operator: name, schema, reads and counters.
-
-    The time is highlighted where no operator takes longer.
-    """
+def _head(entry: PlanEntry, chips: Sequence[tuple[str, str]], is_longest: bool) -> str:
+    """Return the line of an operator: name, schema, reads and counters."""
     schema = "" if entry.schema is None else format_schema(entry.schema)
     text = schema if entry.reads else f"{schema}{entry.note}"
     parts = [f"<b>{escape(entry.operation)}</b>", f'<code style="background:none">{escape(text)}</code>']
     if entry.reads:
         bar = f'<span class="sparrow-plan-bar"><span style="width:{100 * read_share(entry):.1f}%"></span></span>'
         parts.append(f'<span style="white-space:nowrap">{bar} {escape(read_sizes(entry))}</span>')
-    for name, text in counters(entry):
-        hot = " sparrow-plan-hot" if name == "seconds" and entry.actual["seconds"] == longest else ""
-        parts.append(f'<span class="sparrow-plan-chip{hot}">{escape(text)}</span>')
+    for name, chip in chips:
+        hot = " sparrow-plan-hot" if name == "seconds" and is_longest else ""
+        parts.append(f'<span class="sparrow-plan-chip{hot}">{escape(chip)}</span>')
     return " ".join(parts)
+
+
+def total_counters(totals: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return names and texts of the counters of a whole evaluation.
+
+    Examples
+    --------
+    >>> total_counters({"elements": 2000, "seconds": 0.25})
+    [('rows', '2,000 elements'), ('seconds', '250.0 ms')]
+    """
+    rows = [] if totals["elements"] is None else [("rows", f"{totals['elements']:,} elements")]
+    return [*rows, ("seconds", f"{1000 * totals['seconds']:,.1f} ms")]
 
 
 def read_share(entry: PlanEntry) -> float:
@@ -110,15 +141,13 @@ def counters(entry: PlanEntry) -> list[tuple[str, str]]:
     actual = entry.actual
     if not actual:
         return []
-    found = [("rows", f"{actual['rows']:,} elements"), ("seconds", f"{1000 * actual['seconds']:,.1f} ms")]
-    if actual["bytes_read"]:
-        found.append(("bytes_read", f"{format_quantity(actual['bytes_read'], 'bytes')} decoded"))
-    if actual["flops"]:
+    noun = "rows" if entry.schema is None else "elements"
+    found = [("rows", f"{actual['rows']:,} {noun}"), ("seconds", f"{1000 * actual['seconds']:,.1f} ms")]
+    for name, verb in (("bytes_read", "decoded"), ("held_bytes", "held"), ("spilled_bytes", "spilled")):
+        if actual.get(name) or (name == "spilled_bytes" and actual.get("flops")):
+            found.append((name, f"{format_quantity(actual[name], 'bytes')} {verb}"))
+    if actual.get("flops"):
         found.append(("flops", format_quantity(actual["flops"], "products")))
-    if actual["held_bytes"]:
-        found.append(("held_bytes", f"{format_quantity(actual['held_bytes'], 'bytes')} held"))
-    if actual["flops"] or actual["spilled_bytes"]:
-        found.append(("spilled_bytes", f"{format_quantity(actual['spilled_bytes'], 'bytes')} spilled"))
-    if actual["strategy"]:
+    if actual.get("strategy"):
         found.append(("strategy", actual["strategy"]))
     return found

@@ -7,12 +7,13 @@ grey those it skips.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from sparrow.engines.plan_entry import PlanEntry, format_schema
-from sparrow.engines.plan_html import READ_COLOR, SKIPPED_COLOR, counters, read_share, read_sizes
+from sparrow.engines.plan_html import READ_COLOR, SKIPPED_COLOR, counters, read_share, read_sizes, total_counters
 from sparrow.errors import InvalidValueError
 from sparrow.runtime.validation import check_path
 
@@ -31,6 +32,8 @@ class PlanPicture:
     ----------
     entries
         The nodes of a plan, each before its operands.
+    totals
+        Counters of the evaluation, for the first node of an engine that does not count operators.
 
     Examples
     --------
@@ -42,8 +45,8 @@ class PlanPicture:
     PlanPicture of 3 operators, 524 x 246 pixels
     """
 
-    def __init__(self, entries: Sequence[PlanEntry]) -> None:
-        boxes = _boxes(entries)
+    def __init__(self, entries: Sequence[PlanEntry], totals: Mapping[str, Any] | None = None) -> None:
+        boxes = _boxes(entries, totals)
         self._size = _place(boxes)
         self._count = len(boxes)
         self._content = "".join([*map(_edge, boxes), *map(_draw, boxes)])
@@ -97,15 +100,15 @@ class PlanPicture:
 class _Box:
     """Operator of the picture, and its place."""
 
-    def __init__(self, entry: PlanEntry, scalars: list[str]) -> None:
+    def __init__(self, entry: PlanEntry, measured: Sequence[tuple[str, str]], scalars: Sequence[str]) -> None:
         self.entry = entry
-        self.lines = [*_lines(entry), *scalars]
+        self.lines = [*_lines(entry, dict(measured)), *scalars]
         self.height = 2 * _MARGIN + _LINE * len(self.lines) + (_BAR if entry.reads else 0)
         self.below: list[_Box] = []
         self.x, self.y = 0.0, 0
 
 
-def _boxes(entries: Sequence[PlanEntry]) -> list[_Box]:
+def _boxes(entries: Sequence[PlanEntry], totals: Mapping[str, Any] | None) -> list[_Box]:
     """Return the operators of a plan in order, scalar operands in their boxes."""
     scalars: dict[int, list[str]] = {}
     above: list[int] = []
@@ -115,13 +118,15 @@ def _boxes(entries: Sequence[PlanEntry]) -> list[_Box]:
             scalars.setdefault(above[-1], []).append(entry.operation)
         above.append(number)
     return [
-        _Box(entry, scalars.get(number, []))
+        _Box(
+            entry, counters(entry) or (total_counters(totals) if totals and not number else []), scalars.get(number, [])
+        )
         for number, entry in enumerate(entries)
         if entry.schema is not None or not entry.depth
     ]
 
 
-def _lines(entry: PlanEntry) -> Iterator[str]:
+def _lines(entry: PlanEntry, measured: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of text in the box of an operator, the first as its title."""
     details = dict(entry.details)
     yield entry.operation
@@ -136,9 +141,8 @@ def _lines(entry: PlanEntry) -> Iterator[str]:
         if "row_groups_read" in entry.reads:
             read, skipped = entry.reads["row_groups_read"], entry.reads["row_groups_skipped"]
             yield f"{read:,} of {read + skipped:,} row groups"
-    texts = dict(counters(entry))
     for names in (("rows", "seconds"), ("strategy", "spilled_bytes")):
-        found = [texts[name] for name in names if name in texts]
+        found = [measured[name] for name in names if name in measured]
         if found:
             yield ", ".join(found)
 

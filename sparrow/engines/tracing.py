@@ -13,12 +13,14 @@ import numpy as np
 from sparrow.engines.explain import Plan, PlanTree, format_schema
 from sparrow.engines.profile import OperatorProfile, Profile, profiling
 from sparrow.engines.protocol import Engine
+from sparrow.engines.query_profile import parse_profiles
 from sparrow.engines.stream.product.product import ChainStep, chain_steps
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Root, Scan, nodes_below, scans_of
 from sparrow.plan.nodes import subscripts
 from sparrow.relations.csr import CSRRelation
 from sparrow.relations.protocol import Chunk, Relation
+from sparrow.runtime.duckdb_connection import collect_profiles
 from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.validation import check_flag
 from sparrow.storage import Traffic, count_traffic
@@ -130,10 +132,12 @@ class Tracer(NullTracer):
         self._executed: dict[Any, Any] = {}
         self._counters: list[OperatorProfile] = []
         self._stack, self._fetched = ExitStack(), Traffic()
+        self._queries: list[str] = []
 
     def __enter__(self) -> Self:
         if self._plans.analyze:  # planning reads footers, which count too
             self._fetched = self._stack.enter_context(count_traffic())
+            self._queries = self._stack.enter_context(collect_profiles())
         self._tree = PlanTree(self._root, self._engine, self._reason)
         self._scans = super().scans
         if self._plans.analyze and self._engine.reads_chunks:
@@ -150,8 +154,10 @@ class Tracer(NullTracer):
             return
         seconds = time.perf_counter() - self._start
         elements = 0 if self._count is None and not self._result else self._count
-        totals = {"elements": elements, "seconds": seconds, **self._total_reads()}
-        self._plans.append(self._tree.plan(self._profile, self._executed, self._summary(seconds), totals))
+        totals = {"elements": elements, "seconds": seconds}
+        totals |= self._total_reads() if self._engine.reads_chunks else {}
+        queries = parse_profiles(self._queries)
+        self._plans.append(self._tree.plan(self._profile, self._executed, self._summary(seconds), totals, queries))
 
     @property
     def scans(self) -> Sequence[Scan]:

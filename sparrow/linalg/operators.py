@@ -562,7 +562,7 @@ class Operator(_LabelledOperator):
         x = np.broadcast_to(self.dtype.type(0), (self.shape[1],))
         plan = engines.explain(self._node(x, transposed=False), repeats=self._repeats)
         status = f"operator      {format_quantity(self._calls, 'products')}; {self._status()}"
-        return engines.Plan(plan.entries, (*plan.summary, status), plan.totals)
+        return engines.Plan(plan.entries, (*plan.summary, status), plan.totals, plan.queries)
 
     def _status(self) -> str:
         """Return the location of the tensor."""

@@ -15,7 +15,8 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import duckdb
 
 __all__ = [
+    "collect_profiles",
     "connect",
     "interruptible_relation",
     "isolate",
@@ -41,8 +43,36 @@ __all__ = [
 ]
 
 _lock = threading.Lock()
-_instances: OrderedDict[tuple[int, int, str], duckdb.DuckDBPyConnection] = OrderedDict()
-"""Connection to each cached instance, by memory limit, threads and temporary directory; LRU order."""
+_instances: OrderedDict[tuple[int, int, str, bool], duckdb.DuckDBPyConnection] = OrderedDict()
+"""Connection to each cached instance, in LRU order.
+
+The key is the memory limit, threads, the temporary directory and whether queries are profiled.
+"""
+_profiles: ContextVar[list[str] | None] = ContextVar("sparrow_duckdb_profiles", default=None)
+
+
+@contextmanager
+def collect_profiles() -> Iterator[list[str]]:
+    """Collect the profiles of queries that :func:`stream_batches` runs in a block.
+
+    Yields
+    ------
+    list of str
+        One JSON document per query that was read to its end.
+
+    Examples
+    --------
+    >>> with collect_profiles() as found:
+    ...     [batch.num_rows for batch in stream_batches(connect(), "SELECT 1 AS n")], len(found)
+    ([1], 1)
+    """
+    found: list[str] = []
+    token = _profiles.set(found)
+    try:
+        yield found
+    finally:
+        with suppress(ValueError):  # a generator that is closed in another context
+            _profiles.reset(token)
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -50,22 +80,25 @@ def connect() -> duckdb.DuckDBPyConnection:
     now = settings.current()
     limits = tuning()
     limit = max(now.memory_limit - limits.duckdb_overshoot_bytes, limits.min_duckdb_bytes)
-    key = limit, 1 if now.deterministic else now.threads, now.temp_directory
+    is_profiled = _profiles.get() is not None
+    key = limit, 1 if now.deterministic else now.threads, now.temp_directory, is_profiled
     evicted = []
     with _lock:
         instance = _instances.get(key)
         if instance is None:
-            events.emit("duckdb.open", memory_limit=key[0], threads=key[1], temp_directory=key[2])
+            events.emit("duckdb.open", memory_limit=key[0], threads=key[1], temp_directory=key[2], is_profiled=key[3])
             instance = _instances[key] = _open(*key)
         _instances.move_to_end(key)
         while len(_instances) > limits.duckdb_instances:
             evicted.append(_instances.popitem(last=False))
         con = instance.cursor()
     del evicted  # closes instances without connections, outside of the lock
+    if is_profiled:
+        con.execute("PRAGMA enable_profiling = 'no_output'")
     return con
 
 
-def _open(memory_limit: int, threads: int, temp_directory: str) -> duckdb.DuckDBPyConnection:
+def _open(memory_limit: int, threads: int, temp_directory: str, is_profiled: bool) -> duckdb.DuckDBPyConnection:
     import duckdb  # takes 100 ms, paid only by users of SQL
 
     return duckdb.connect(
@@ -77,7 +110,7 @@ def _open(memory_limit: int, threads: int, temp_directory: str) -> duckdb.DuckDB
             "preserve_insertion_order": False,
             "python_enable_replacements": False,  # Python variables must not be visible as tables
             "late_materialization_max_rows": 0,  # its plans hide which labels a query uses
-            "lock_configuration": True,
+            "lock_configuration": not is_profiled,  # a cursor turns its profiler on; queries are sparrow's own
         },
     )
 
@@ -207,6 +240,9 @@ def stream_batches(con: duckdb.DuckDBPyConnection, query: str, rows: int = 1_000
     reader = _run_on_thread(lambda: con.sql(query).to_arrow_reader(rows), con)
     while (batch := _run_on_thread(functools.partial(next, reader, None), con)) is not None:
         yield batch
+    profiles = _profiles.get()
+    if profiles is not None:
+        profiles.append(con.get_profiling_information())
 
 
 _connections: WeakKeyDictionary[Any, duckdb.DuckDBPyConnection] = WeakKeyDictionary()

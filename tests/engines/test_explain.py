@@ -22,6 +22,7 @@ from sparrow.engines.tracing import NullTracer, trace
 from sparrow.plan import Dense, make_matmul
 from sparrow.plan.estimates import estimate_contraction
 from sparrow.relations.protocol import Relation
+from sparrow.runtime.duckdb_connection import isolate
 from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.settings import config
 from sparrow.storage.parquet.reader import evict_footer
@@ -341,6 +342,44 @@ def test_pages_and_pictures_of_every_engine(engine: str, analyze: bool, tall: Re
         if analyze:
             assert totals["elements"] == np.count_nonzero(tensor.to_numpy())
             assert plan.summary[0] in page
+            assert f'<span class="sparrow-plan-chip">{totals["elements"]:,} elements</span>' in page
+            assert f"{totals['elements']:,} elements, " in picture.svg
+
+
+def test_analyzed_queries_have_the_operators_of_duckdb(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    plan = (A[:100] @ A[:50].T).explain(analyze=True, engine="duckdb")
+    names = [entry.operation for entry in plan.queries]
+    assert "order by" in names
+    assert any("join" in name for name in names)
+    first = plan.queries[0].actual
+    assert first["rows"] == 100 * 50
+    assert first["spilled_bytes"] == 0
+    assert all(entry.actual["seconds"] >= 0 for entry in plan.queries)
+    found, pending = [], json.loads(plan.to_json())["queries"]
+    while pending:
+        node = pending.pop(0)
+        found.append(node["operation"])
+        pending = node["operands"] + pending
+    assert found == names
+    page = plan._repr_html_()
+    assert "Operators of DuckDB" in page
+    assert page.count("<details") == page.count("</details>") == len(plan.entries) + len(names) + 1
+    assert pickle.loads(pickle.dumps(plan)).to_json() == plan.to_json()
+    assert "queries" not in json.loads((A[:100] @ A[:50].T).explain(engine="duckdb").to_json())
+    with sp.explained(analyze=True) as plans:
+        (A * 2)[:5].compute()
+    assert not plans[0].queries
+
+
+def test_queries_are_profiled_under_analyze_only(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    with sparrow.testing.observe("duckdb.open") as opened, isolate():
+        (A * 2).compute(engine="duckdb")
+        (A * 2).explain(analyze=True, engine="duckdb")
+        con = sp.sql("SELECT current_setting('lock_configuration')")
+    assert con.fetchall() == [(True,)]
+    assert len(opened) == 2
 
 
 def test_analyzed_pages_show_counters_of_operators(tall: Relation) -> None:
