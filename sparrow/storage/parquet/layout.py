@@ -46,13 +46,13 @@ Profile: TypeAlias = Literal["fast", "small", "portable"]
 """``"fast"`` decodes fastest; ``"small"`` takes the fewest bytes and longer to write; ``"portable"`` has encodings that
 older readers of Parquet know."""
 
-_SPLIT_INTEGERS = "DuckDB 2, Polars, pyarrow 16+, Spark 4.3 (others: --profile portable)"
+_SPLIT_INTEGERS = "DuckDB 2, Polars, pyarrow 16, Spark 4.3; older: portable"
 PROFILE_READERS: dict[Profile, str] = {
     "fast": _SPLIT_INTEGERS,
     "small": _SPLIT_INTEGERS,
-    "portable": "DuckDB 1.3+, fastparquet, Polars, pyarrow 15+, Spark 3.5+",
+    "portable": "DuckDB 1.3, fastparquet, Polars, pyarrow 15, Spark 3.5",
 }
-"""Readers of the files of each profile; ``make readers`` tries them."""
+"""Oldest readers of the files of each profile; ``make readers`` tries them."""
 
 _STORED_DTYPES: dict[str, np.dtype[Any]] = {
     "uint8": np.dtype(np.int16),
