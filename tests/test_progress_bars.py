@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 import sparrow as sp
 from sparrow.models.evaluation import search
@@ -210,6 +212,8 @@ def test_bars_end_complete(description: str, run: Run, tmp_path: Path, monkeypat
         assert end["total"] == end["done"]
     lines = [line.split("\r")[-1] for line in terminal.getvalue().split("\n") if "\r" in line or "%" in line]
     assert lines
+    frames = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", terminal.getvalue()).replace("\n", "\r").split("\r")
+    assert max(map(cell_len, frames)) < 80, "a line of 80 columns wraps in some terminals"
     assert all("100%" in line for line in lines if "  " in line), lines
 
 

@@ -8,6 +8,7 @@ reached its total. A bar ends at 100 % with the last description, whatever its t
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,16 @@ __all__ = [
 _open_bars: list[_Bar] = []
 """Bars of running operations, oldest first; the first that has not reached its total is shown."""
 _opening = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Forget the bars of the parent, which draws them."""
+    global _opening
+    _opening = threading.Lock()
+    _open_bars.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Advance(Protocol):
@@ -75,15 +86,15 @@ def bar(
 
 @contextmanager
 def _show(shown: _Bar) -> Iterator[Advance]:
-    with _opening:
-        _open_bars.append(shown)
     is_complete = False
-    try:
+    try:  # Ctrl-C may come at any point, and a bar that stays would hide all others
+        with _opening:
+            _open_bars.append(shown)
         yield shown
         is_complete = True
     finally:
         with _opening:
-            _open_bars.remove(shown)
+            _open_bars[:] = [each for each in _open_bars if each is not shown]
         shown.close(is_complete)
 
 

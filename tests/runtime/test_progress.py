@@ -298,6 +298,18 @@ def test_a_full_bar_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> 
     assert terminal.getvalue().count("\n") == 2
 
 
+def test_a_child_process_forgets_the_bars_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    patch_stderr(monkeypatch)
+    with progress.bar("reading", 10) as advance:
+        advance(1)
+        assert len(progress._open_bars) == 1
+        progress._after_fork()
+        with progress.bar("reading in the child", 10) as advance_inner:
+            advance_inner(1)
+            assert len(progress._open_bars) == 1
+    assert not progress._open_bars
+
+
 def test_totals_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = patch_stderr(monkeypatch)
     with progress.bar("reading", None, "rows") as advance:
