@@ -126,6 +126,12 @@ class _Ingest(ModuleType):
             raise
 
 
+def _holds_paths(src: Any) -> bool:
+    """Return whether a source is a path, or a list of these."""
+    items = src if isinstance(src, list | tuple) else [src]
+    return all(isinstance(each, str | os.PathLike) for each in items)
+
+
 def _holds_files(src: Any) -> bool:
     """Return whether a source is a path or an open file, or a list of these."""
     items = src if isinstance(src, list | tuple) else [src]
@@ -179,7 +185,12 @@ def _function(format: Format) -> Callable[..., Any]:
             raise TypeError(f"{format.name}() {error}") from None
         src = given.arguments.get("src", "")
         with translate_read_errors(str(src) if isinstance(src, str | os.PathLike) else f"the {type(src).__name__}"):
-            stored = reader(*given.args, **given.kwargs).ingest()
+            try:
+                stored = reader(*given.args, **given.kwargs).ingest()
+            except IngestError as error:
+                is_typed = src != "-" and _holds_paths(src)
+                _suggest_calls(error, os.fspath(given.arguments["dst"]), {}, None if is_typed else "src")
+                raise
         with DoneClaim(f"{os.fspath(stored)!r} is complete"):
             return open_stored(stored)
 

@@ -135,6 +135,10 @@ SNIFFED: list[tuple[str, str, list[Any]]] = [
     # LDBC
     ("ldbc.csv", "Person.id|Forum.id|joined\n1|2|2010-01-01\n3|4|2010-02-02\n", [{(1, 2): 1, (3, 4): 1}]),
     ("knows.csv", "Person.id|Person.id|weight\n1|2|7\n3|4|8\n", [{(1, 2): 7, (3, 4): 8}]),
+    # names in a comment
+    ("hash.csv", "#user,item,n\n5,7,1\n5,8,2\n", [{(5, 7): 1, (5, 8): 2}, {(5, 7): 1, (5, 8): 2}]),
+    ("hash2.csv", "# made by us, today\n# user;item;time;n\n5;7;1700000000;1\n5;8;1700000001;2\n",
+     [{(5, 7): 1, (5, 8): 2}]),
     ("blanks.csv", "u , i, v\n1,2,3\n2,3,4\n", [{(1, 2): 3, (2, 3): 4}]),
     ("comma.csv", "a,b,c\n1,2,3\n".replace("a,", '"x,y",'), [{(1, 2): 3}]),
     ("four.txt", "1 1 1 1.0\n2 2 2 3.5\n", [{(0, 0, 0): 1, (1, 1, 1): 3.5}, {(1, 1, 1): 1, (2, 2, 2): 3.5}]),
@@ -734,3 +738,40 @@ def test_hints_are_parsed() -> None:
     assert hinted_options(told, known) == [{"text": ["a b"]}, {"shape": (3, 6)}, {"header": True}, {"dtype": None}]
     assert hinted_options("pass ids={'a': 'str'} or other=1", known) == [{"ids": {"a": "str"}}]
     assert hinted_options("the ids='str' of it, pass value=, or none", known) == []
+
+
+CALLS: list[tuple[str, str, str, dict[str, Any], Any]] = [
+    ("edges", "a9a", "+1 3:0.5 7:1\n-1 2:1\n", {"profile": "small"}, None),
+    ("edges", "m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 3\n", {}, {(0, 0): 3}),
+    ("edges", "it's a.tns", "1 1 1 2.5\n2 2 2 1\n", {}, {(0, 0, 0): 2.5, (1, 1, 1): 1}),
+    ("edges", "a.json", '{"src": 0, "dst": 1}\n', {"overwrite": True}, {(0, 1): 1}),
+]
+
+
+@pytest.mark.parametrize(("format", "name", "content", "options", "stored"), CALLS)
+def test_functions_suggest_calls(format: str, name: str, content: str, options: dict[str, Any], stored: Any) -> None:
+    Path(name).write_text(content)
+    with pytest.raises(sp.errors.IngestError) as caught:
+        getattr(sp.ingest, format)(name, "out", **options)
+    assert "sparrow ingest" not in str(caught.value)
+    calls = [each for each in caught.value.commands if each.startswith("sp.ingest")]
+    assert calls, str(caught.value)
+    for call in calls:
+        eval(call, {"sp": sp})
+        assert stored is None or elements() == stored, call
+        shutil.rmtree("out")
+
+
+def test_functions_suggest_calls_for_objects() -> None:
+    import io
+
+    src = io.BytesIO(b"+1 3:0.5 7:1\n-1 2:1\n")
+    with pytest.raises(sp.errors.IngestError, match=r"sp\.ingest\.libsvm\(src, 'out'\)"):
+        sp.ingest.edges(src, "out")
+
+
+def test_commands_still_suggest_commands(cli: Any) -> None:
+    Path("a9a").write_text("+1 3:0.5 7:1\n-1 2:1\n")
+    done = cli("ingest", "edges", "a9a", "out")
+    assert done.code == 1
+    assert "sparrow ingest libsvm a9a out" in done.err

@@ -79,6 +79,30 @@ class Sample:
             return self.typed
         return self.typed.filter(f"sed 1,{first}d")
 
+    @cached_property
+    def commented_table(self) -> tuple[TextLayout, TypedSource] | None:
+        """Layout of a table whose names follow a ``#``, and the source without it.
+
+        It has three columns or more, since two that are named in a comment are those of edges, and no blanks between
+        them, as comments of edge lists have.
+        """
+        layout, lines = self.layout, re.split(r"\r\n|\n|\r", self.text)
+        first = next((k for k, line in enumerate(lines) if line.strip() and line.strip()[0] not in "#%"), 0)
+        header = re.fullmatch(r"#[ \t]*(.*\S)[ \t]*", lines[first - 1]) if first else None
+        if header is None or layout is None or layout.names is not None or layout.width < 3:
+            return None
+        sign = layout.delimiter
+        if sign not in ",;|" or (f"{sign} " in header[1] and f"{sign} " not in self.data[0]):  # prose
+            return None
+        fields = [field.strip() for field in header[1].split(sign)]
+        if len(fields) != layout.width or not all(map(_NAME.fullmatch, fields)):
+            return None
+        named = find_layout([header[1], *self.data[: tuning().detection_lines]])
+        if named is None or named.names is None:
+            return None
+        above = f"1,{first - 1}d;" if first > 1 else ""
+        return named, self.typed.filter(f"sed '{above}{first}s/^#[[:blank:]]*//'")
+
     def columns_command(self, options: Mapping[str, Any]) -> str:
         """Return the command that reads the source as a table."""
         coords: Any = options["coords"]
@@ -135,6 +159,9 @@ class Sample:
             return None
         return rows[:-1] if rows and not rows[-1] else rows  # the line end of the last line
 
+
+_NAME = re.compile(r"[^\W\d][\w .-]{0,40}")
+"""Name of a column in a comment, rather than a part of a sentence."""
 
 Detector: TypeAlias = Callable[[Sample], str | None]
 """Returns why a sample is of a format, or None; raises ``IngestError`` if reading it takes options."""

@@ -486,6 +486,12 @@ def _detect_syntax(sample: Sample) -> None:
 
 def _detect_table(sample: Sample) -> None:
     """Raise for text with named columns, which takes options to read."""
+    if sample.commented_table is not None:
+        table, typed = sample.commented_table
+        command = typed.command("columns", **table.options(), encoding=sample.encoding)
+        error = _name_columns("this is a table", sample, table.options(), table.table(), table.names)
+        error.commands = (command, sample.typed.command("edges")) if table.width == 3 else (command,)
+        raise error
     layout = sample.layout
     if layout is not None and layout.names is not None:
         if layout.is_dense:

@@ -198,7 +198,7 @@ assert detect_format("a.txt") == ("dots", "it begins with dots")
 try:
     sp.ingest.edges("b.txt", "b.sparrow")
 except sp.errors.IngestError as error:
-    assert "this is a file of dots, not text: sparrow ingest dots b.txt DST" in str(error), error
+    assert "this is a file of dots, not text: sp.ingest.dots('b.txt', 'b.sparrow')" in str(error), error
 else:
     raise AssertionError
 """
