@@ -1,6 +1,7 @@
 """First picture and zooms of the explorer on a stored power-law graph.
 
-Seconds of one answer of the server, without a browser; the peer is a goal in seconds: ratios are seconds over it.
+Processor seconds of one answer of the server, all threads together: they bound the wall time from above on a machine
+that is idle, and hardly change on one that is not. The peer is a goal in seconds, and ratios are seconds over it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sparrow as sp
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block
 from sparrow.storage import save
+from sparrow.testing import tune
 
 OPENING_GOAL, ZOOM_GOAL = 2.0, 0.5
 """Seconds."""
@@ -30,7 +32,8 @@ OPENING = """
 import json, urllib.request
 begin()
 import sparrow as sp
-with sp.explore(args[0]) as page:
+from sparrow.testing import tune
+with tune("explorer", step_seconds=1e9), sp.explore(args[0]) as page:
     body = json.dumps({"bins": [540, 740]}).encode()
     request = urllib.request.Request(page.url + "api/bins", body, {"Content-Type": "application/json"})
     size = len(urllib.request.urlopen(request).read())
@@ -43,9 +46,9 @@ def run(elements: int, rounds: int) -> list[Row]:
     if not path.exists():
         generate(path, elements, side)
     nnz = sp.open(path).nnz
-    opening = min(in_process(OPENING, path)[0] for _ in range(rounds))
-    detail = f"{nnz:,} elements, {opening:.2f} s, import included"
-    out = [Row("first picture", f"{OPENING_GOAL:g} s", opening / OPENING_GOAL, 1.0, detail)]
+    opening = min(in_process(OPENING, path, cpu=True)[0] for _ in range(rounds))
+    detail = f"{nnz:,} elements, {opening:.2f} s of the processor, import included"
+    out = [Row("first picture", f"a goal of {OPENING_GOAL:g} s", opening / OPENING_GOAL, 1.0, detail)]
     for name, height, width in (
         ("everything, estimated", 1.0, 1.0),
         ("a quarter of the rows", 0.25, 1.0),
@@ -54,8 +57,8 @@ def run(elements: int, rounds: int) -> list[Row]:
         ("1 % of the columns, estimated", 1.0, 0.01),
     ):
         seconds, read, chunks = measure(path, side, height, width, rounds)
-        detail = f"{read} of {chunks} row groups read, {1000 * seconds:.0f} ms"
-        out.append(Row(f"zoom to {name}", f"{ZOOM_GOAL:g} s", seconds / ZOOM_GOAL, 1.0, detail))
+        detail = f"{read} of {chunks} row groups read, {1000 * seconds:.0f} ms of the processor"
+        out.append(Row(f"zoom to {name}", f"a goal of {ZOOM_GOAL:g} s", seconds / ZOOM_GOAL, 1.0, detail))
     return out
 
 
@@ -67,7 +70,7 @@ def measure(path: Path, side: int, height: float, width: float, rounds: int) -> 
     spans = [max(round(share * side), 1) for share in (height, width)]
     starts = iter(np.linspace(0.1, 0.6, rounds + 1))
     found: dict[str, Any] = {}
-    with sp.explore(str(path)) as page:
+    with tune("explorer", step_seconds=1e9), sp.explore(str(path)) as page:
 
         def zoom() -> None:
             start = next(starts)
@@ -77,7 +80,7 @@ def measure(path: Path, side: int, height: float, width: float, rounds: int) -> 
         if height == width == 1.0:  # one window, cached after its first picture
             seconds = first_of_several(path, rounds, found)
         else:
-            seconds = alternate({"zoom": zoom}, rounds)["zoom"]
+            seconds = alternate({"zoom": zoom}, rounds, clock=time.process_time)["zoom"]
     return seconds, found["read"], found["chunks"]
 
 
@@ -86,9 +89,9 @@ def first_of_several(path: Path, rounds: int, found: dict[str, Any]) -> float:
     seconds = []
     for _ in range(rounds):
         with sp.explore(str(path)) as page:
-            start = time.perf_counter()
+            start = time.process_time()
             found.update(ask(page.url, {"bins": BINS}))
-            seconds.append(time.perf_counter() - start)
+            seconds.append(time.process_time() - start)
     return float(np.median(seconds))
 
 

@@ -41,5 +41,5 @@ def view(
         if browser:
             import webbrowser
 
-            webbrowser.open(explorer.url)
+            webbrowser.open(explorer.launch_url())  # other users can read the command line of the browser
         explorer.wait()

@@ -63,7 +63,8 @@ class Server:
 
     def __init__(self, answers: Answers, port: int = 0, in_frames: bool = False) -> None:
         self.token = secrets.token_urlsafe(24)
-        context = copy_context()
+        self._launches: list[str] = []
+        context, launches = copy_context(), self._launches
 
         class Handler(_Handler):
             """Handler of this server's requests."""
@@ -75,6 +76,12 @@ class Server:
 
             def knows(self, name: str) -> bool:
                 return name in answers.by_name
+
+            def launch(self, token: str) -> bool:
+                known = [each for each in launches if hmac.compare_digest(each.encode(), token.encode())]
+                for each in known:
+                    launches.remove(each)
+                return bool(known)
 
         try:
             self._http = _HTTPServer(("127.0.0.1", port), Handler)
@@ -90,6 +97,15 @@ class Server:
             target=self._http.serve_forever, args=(0.1,), name="sparrow-explorer", daemon=True
         )
         self._thread.start()
+
+    def launch_url(self) -> str:
+        """Return an address that leads to the page once.
+
+        For the command line of a browser, which other users of the machine can read.
+        """
+        token = secrets.token_urlsafe(24)
+        self._launches.append(token)
+        return f"http://127.0.0.1:{self.port}/{token}/"
 
     @property
     def is_closed(self) -> bool:
@@ -160,6 +176,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Return whether there is such an answer."""
         raise NotImplementedError
 
+    def launch(self, token: str) -> bool:
+        """Return whether a token is one of a launch, and forget it."""
+        raise NotImplementedError
+
     def setup(self) -> None:
         """Set the time limit of the connection."""
         super().setup()
@@ -180,7 +200,10 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         token, _, rest = urlsplit(self.path).path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
-            self._refuse(HTTPStatus.NOT_FOUND)
+            if self.command == "GET" and not rest and self.launch(token):
+                self._send(HTTPStatus.SEE_OTHER, b"", "text/plain; charset=utf-8", f"/{self.token}/")
+            else:
+                self._refuse(HTTPStatus.NOT_FOUND)
             return None
         return rest
 
@@ -189,8 +212,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self._send(status, b"", "text/plain; charset=utf-8")
 
-    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+    def _send(self, status: HTTPStatus, body: bytes, kind: str, location: str | None = None) -> None:
         self.send_response(status)
+        if location is not None:
+            self.send_header("Location", location)
         policy = (
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
             f"base-uri 'none'; form-action 'none'; frame-ancestors {self.frames}"

@@ -46,6 +46,13 @@ class Explorer:
         """True after :meth:`close`."""
         return self._server.is_closed
 
+    def launch_url(self) -> str:
+        """Return an address that leads to the page once.
+
+        For the command line of a browser, which other users of the machine can read.
+        """
+        return self._server.launch_url()
+
     def close(self) -> None:
         """Stop the page and its queries; idempotent."""
         self._answers.queries.cancel_all()

@@ -129,6 +129,16 @@ def test_tokens_differ(matrix: sp.Tensor) -> None:
         assert Client(one.url).request("GET", Client(other.url).path)[0] == HTTPStatus.NOT_FOUND
 
 
+def test_launches_lead_to_the_page_once(explorer: Explorer, client: Client) -> None:
+    path = Client(explorer.launch_url()).path
+    assert client.request("POST", f"{path}api/meta", b"{}", JSON)[0] == HTTPStatus.NOT_FOUND
+    assert client.request("GET", f"{path}explorer.js")[0] == HTTPStatus.NOT_FOUND
+    assert client.request("GET", path, headers={"Host": "evil.example"})[0] == HTTPStatus.FORBIDDEN
+    status, _, headers = client.request("GET", path)
+    assert (status, headers["location"]) == (HTTPStatus.SEE_OTHER, client.path)
+    assert client.request("GET", path)[0] == HTTPStatus.NOT_FOUND
+
+
 def test_only_notebooks_may_frame_the_page(matrix: sp.Tensor) -> None:
     for in_frames, expected in ((True, True), (False, False)):
         with Explorer(matrix, None, 0, 100, in_frames) as found:
