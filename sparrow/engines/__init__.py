@@ -12,6 +12,7 @@ from sparrow.engines.registry import ENGINES, engine_for, register, unregister
 from sparrow.engines.run import (
     count_nnz,
     evaluate,
+    evaluate_array,
     evaluate_dense,
     evaluate_element,
     evaluate_many,
@@ -36,7 +37,7 @@ from sparrow.engines.tracing import explained
 __all__ = [
     "ENGINES", "DensityMap", "Engine", "EngineName", "MemorySource", "Plan", "PortablePlan", "ScanChunks", "Survey",
     "best_elements", "contract_sql", "count_nnz", "count_values", "density", "device_of", "engine_for",
-    "evaluate", "evaluate_dense", "evaluate_element", "evaluate_many", "explain", "explained",
+    "evaluate", "evaluate_array", "evaluate_dense", "evaluate_element", "evaluate_many", "explain", "explained",
     "first_elements", "histogram", "iter_blocks",
     "iter_sorted_blocks", "open_partitions", "reduce_all", "register", "register_select", "sample_elements",
     "scan_chunks", "sorted_order", "survey", "unregister", "value_range",

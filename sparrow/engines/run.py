@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
 from sparrow.core.schema import check_array_ndim
@@ -19,15 +23,15 @@ from sparrow.engines.stream.capabilities import Cursor
 from sparrow.engines.stream.cursors import open_cursors
 from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.engines.tracing import explained, is_tracing, trace
-from sparrow.kernels.coo import Block
-from sparrow.plan import Dense, Node, Reduce, Root, Scan
+from sparrow.kernels.coo import Block, write_dense
+from sparrow.plan import Contraction, Dense, Factors, Node, Reduce, Root, Scan, distribute, multiply_arrays
 from sparrow.relations.protocol import Relation
-from sparrow.runtime import settings
+from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "count_nnz", "evaluate", "evaluate_dense", "evaluate_element", "evaluate_many", "explain", "iter_blocks",
-    "iter_sorted_blocks", "open_partitions", "reduce_all",
+    "count_nnz", "evaluate", "evaluate_array", "evaluate_dense", "evaluate_element", "evaluate_many", "explain",
+    "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all",
 ]  # fmt: skip
 
 
@@ -165,6 +169,9 @@ def evaluate_dense(node: Node, engine: str = "auto", repeats: RepeatedProducts |
         If there is no such engine, or none supports the node.
     """
     check_array_ndim(node.schema.ndim, "make a tensor of the array with sp.asarray")
+    products = distribute(node) if isinstance(node, Contraction) else None
+    if isinstance(node, Contraction) and products is not None:
+        return _evaluate_products(node, products, engine, repeats)
     choice = choose(node, engine, repeats)
     run = choice.engine
     if run.unsupported_reason(node) is not None:
@@ -176,6 +183,39 @@ def evaluate_dense(node: Node, engine: str = "auto", repeats: RepeatedProducts |
     if choice.product is not None:
         choice.product.note()
     return result
+
+
+def _evaluate_products(
+    node: Contraction, products: Sequence[Factors], engine: str, repeats: RepeatedProducts | None
+) -> Any:
+    """Return the sum of products of a scan and arrays, the first in all axes."""
+    first, *others = products
+    total = evaluate_dense(replace(node, operands=tuple(each for each, _ in first)), engine, repeats)
+    sizes = {
+        index: size
+        for each, own in zip(node.operands, node.indices, strict=True)
+        for index, size in zip(own, each.schema.shape, strict=True)
+    }
+    for factors in others:
+        arrays = [each.array if isinstance(each, Dense) else evaluate_array(each) for each, _ in factors]
+        term = multiply_arrays(arrays, [own for _, own in factors], node.output_indices, sizes)
+        total = total + term.astype(node.schema.dtype, copy=False) if node.schema.ndim else total + term[()]
+    return total
+
+
+def evaluate_array(scan: Scan) -> NDArray[Any]:
+    """Return a scan as an array.
+
+    Raises
+    ------
+    TooLargeError
+        If it exceeds the memory limit.
+    """
+    schema = scan.schema
+    memory.check(schema.size * schema.dtype.itemsize, "the dense array", "take a smaller view")
+    out = np.full(schema.shape, schema.fill_value, schema.dtype)
+    write_dense(out, evaluate(scan))
+    return out
 
 
 def evaluate_many(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:

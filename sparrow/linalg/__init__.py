@@ -5,6 +5,7 @@
   that fits is persisted in memory instead.
 * :func:`cg`, :func:`gmres`, :func:`lsqr`, :func:`eigsh`, :func:`svds`, ... call SciPy's solvers with that operator and
   show progress. Arguments and results are SciPy's.
+* :func:`pca` takes principal components of a matrix that is never centred in memory.
 * :func:`pagerank` and :func:`power_iteration` take one product per round.
 * :func:`inv`, :func:`solve`, :func:`svd`, ... call NumPy on matrices that fit in memory when dense.
 * :func:`spsolve`, :func:`splu` and :func:`spilu` load the tensor for SciPy if it fits with factors of four times its
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         vecdot,
         vector_norm,
     )
+    from sparrow.linalg.components import pca
     from sparrow.linalg.direct import spilu, splu, spsolve, spsolve_triangular
     from sparrow.linalg.factorizations import (
         cholesky,
@@ -70,9 +72,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Operator", "aslinearoperator", "bicgstab", "cg", "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigsh",
     "eigvals", "eigvalsh", "expm_multiply", "gmres", "inv", "lobpcg", "lsmr", "lsqr", "matmul", "matrix_norm",
-    "matrix_power", "matrix_rank", "matrix_transpose", "minres", "norm", "outer", "pagerank", "pinv",
-    "power_iteration", "qr", "slogdet", "solve", "spilu", "splu", "spsolve", "spsolve_triangular", "svd", "svds",
-    "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "minres", "norm", "outer", "pagerank", "pca",
+    "pinv", "power_iteration", "qr", "slogdet", "solve", "spilu", "splu", "spsolve", "spsolve_triangular", "svd",
+    "svds", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 __getattr__, __dir__, _ = lazy_loader.attach(
@@ -82,6 +84,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "norm", "outer", "tensordot",
             "trace", "vecdot", "vector_norm",
         ],
+        "components": ["pca"],
         "direct": ["spilu", "splu", "spsolve", "spsolve_triangular"],
         "factorizations": [
             "cholesky", "cross", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matrix_rank", "pinv", "qr",

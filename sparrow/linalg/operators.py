@@ -18,7 +18,7 @@ from sparrow.errors import ConvergenceError, ShapeError, TooLargeError, Unsuppor
 from sparrow.functions.labels import align_to_axis
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse, is_pydata
-from sparrow.plan import Contraction, Dense, make_matmul
+from sparrow.plan import Contraction, Dense, make_matmul, multiply_arrays, split_sum
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText
 from sparrow.runtime.progress import format_quantity
@@ -457,6 +457,11 @@ class Operator(_LabelledOperator):
         memory.check(8 * (height + width), f"vectors of a matrix of shape {tensor.shape}", remedy)
         scan = tensor.__sparrow_scan__()
         self._tensor = Tensor(scan.source, scan.view, tensor.stype)  # pins the current version
+        found = split_sum(self._tensor.__sparrow_scan__())
+        self._core = self._tensor if found is None else Tensor(found.core.source, found.core.view)
+        """Tensor that is read for products, less the broadcast terms of a sum such as ``H - H.mean(axis=0)``."""
+        self._terms = () if found is None else found.terms
+        self._term_arrays: list[tuple[NDArray[Any], tuple[int, ...]]] | None = None
         self._repeats = RepeatedProducts(after=1 if persist is None else 0 if persist else None)
         self._computed: Tensor | None = None
         self._reservation = memory.Reservation("a tensor computed for products", "")
@@ -542,7 +547,7 @@ class Operator(_LabelledOperator):
 
         An expression that fits in memory is computed.
         """
-        return self._tensor if self._computed is None else self._computed
+        return self._tensor if self._computed is None or self._terms else self._computed
 
     def explain(self) -> engines.Plan:
         """Return the plan of the next product and the location of the tensor.
@@ -569,7 +574,7 @@ class Operator(_LabelledOperator):
         if self._persisted_after is not None and self._repeats.is_persisted:
             nbytes = self._repeats.nbytes + self._reservation.nbytes
             return f"persisted after {self._persisted_after}, {format_quantity(nbytes, 'bytes')}"
-        scan = self._tensor.__sparrow_scan__()
+        scan = self._core.__sparrow_scan__()
         where = "recomputed" if scan.step is not None else "read from disk" if scan.is_stored else "read from memory"
         refusal = self._refusal or self._repeats.refusal
         return f"{where} for each product{f': {refusal}' if refusal else ''}"
@@ -620,6 +625,8 @@ class Operator(_LabelledOperator):
         dtype = np.result_type(self.dtype, x.dtype)
         given = np.ascontiguousarray(x, dtype=dtype)
         y = engines.evaluate_dense(self._node(given, transposed), repeats=self._repeats)
+        if self._terms:
+            y = y + self._multiply_terms(given, transposed)
         if self._persisted_after is None and self._repeats.is_persisted:
             self._persisted_after = self._calls
         if self._requires_finite and not np.isfinite(y).all() and np.isfinite(given).all():
@@ -633,15 +640,27 @@ class Operator(_LabelledOperator):
 
     def _node(self, x: NDArray[Any], transposed: bool) -> Contraction:
         """Return the plan node of a product."""
-        scan = self.tensor.__sparrow_scan__()
+        scan = (self._core if self._computed is None else self._computed).__sparrow_scan__()
         return make_matmul(scan.transpose() if transposed else scan, Dense(x))
+
+    def _multiply_terms(self, x: NDArray[Any], transposed: bool) -> NDArray[Any]:
+        """Return the product of the broadcast terms, which are computed once."""
+        if self._term_arrays is None:
+            self._term_arrays = [(engines.evaluate_array(term.scan), term.axes) for term in self._terms]
+        across, down = (0, 1) if transposed else (1, 0)
+        sizes = {0: self.shape[0], 1: self.shape[1]} | ({2: x.shape[1]} if x.ndim == 2 else {})
+        own, output = ((across, 2), (down, 2)) if x.ndim == 2 else ((across,), (down,))
+        total = np.zeros((1,) * x.ndim, x.dtype)
+        for array, axes in self._term_arrays:
+            total = total + multiply_arrays((array, x), (axes, own), output, sizes)
+        return total
 
     def _try_compute(self) -> None:
         """Compute an expression if it fits; later calls do nothing."""
-        if self._computed is not None or self._refusal or self._tensor.__sparrow_scan__().step is None:
+        if self._computed is not None or self._refusal or self._core.__sparrow_scan__().step is None:
             return
         try:
-            computed = self._tensor.astype(self.dtype).compute()
+            computed = self._core.astype(self.dtype).compute()
         except TooLargeError:
             self._refusal = "it exceeds the free memory"
             return

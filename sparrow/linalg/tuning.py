@@ -16,6 +16,9 @@ class LinalgTuning:
     factor_fill_ratio: int = parameter(
         4, "ratio", "Assumed size of LU factors relative to the matrix; fill-in is unknown before the factorization."
     )
+    dense_components: int = parameter(
+        250_000, "elements", "Matrices up to this size are decomposed as arrays by pca, faster than by iterations."
+    )
 
 
 tuning = Tunable("linalg", LinalgTuning())

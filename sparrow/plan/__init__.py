@@ -36,6 +36,7 @@ from sparrow.plan.contraction import (
     matrix_form,
     surviving_array_indices,
 )
+from sparrow.plan.distribution import BroadcastSum, Factors, distribute, multiply_arrays, split_sum
 from sparrow.plan.elementwise import apply_function, freeze_array, make_map
 from sparrow.plan.functions import Cast, Clip, GroupQuotient, Output, Round, function_name
 from sparrow.plan.labels import AxisLabels, Labels, dimension_labels
@@ -81,12 +82,14 @@ __all__ = [
     "Accumulate",
     "Axis",
     "AxisLabels",
+    "BroadcastSum",
     "Cast",
     "Clip",
     "Concat",
     "Contraction",
     "Dense",
     "Diagonal",
+    "Factors",
     "GroupQuotient",
     "Join",
     "Labels",
@@ -121,6 +124,7 @@ __all__ = [
     "check_equal_labels",
     "concat_offsets",
     "dimension_labels",
+    "distribute",
     "expand_contractions",
     "fit_to_target",
     "freeze_array",
@@ -149,6 +153,7 @@ __all__ = [
     "match_scan",
     "match_values",
     "matrix_form",
+    "multiply_arrays",
     "nodes_below",
     "normalize_axis",
     "optimize_plan",
@@ -156,6 +161,7 @@ __all__ = [
     "push_index",
     "reindex_axis",
     "scans_of",
+    "split_sum",
     "split_view",
     "surviving_array_indices",
 ]  # fmt: skip

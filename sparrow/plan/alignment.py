@@ -458,7 +458,7 @@ def _axis_order(lead: Schema, other: Schema) -> list[int | None] | None:
     start = len(wanted) - len(given)
     if wanted[start:] == given:
         return None
-    common = set(filter(is_given_name, given)) & set(filter(is_given_name, wanted))
+    common = {name for name in given if is_given_name(name)} & {name for name in wanted if is_given_name(name)}
     if not common:
         return None
     if len(common) == len(given):

@@ -19,6 +19,7 @@ from sparrow.core.schema import Schema
 from sparrow.kernels.coo import concat_blocks
 from sparrow.plan.contraction import as_elementwise, is_elementwise, make_contraction
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
+from sparrow.plan.distribution import distribute_contraction
 from sparrow.plan.estimates import estimate_operand
 from sparrow.plan.nodes import Concat, Contraction, Dense, Map, Node, Reduce, Scan, Sort, TopK, Triangle, WithFill
 from sparrow.plan.tuning import tuning
@@ -290,7 +291,8 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
     are pushed as one box that contains them, so that a plan never has more nodes than the scans of the original one.
     Transposes are always pushed into element-wise nodes, and permute the output indices of contractions. A contraction
     of equal indices becomes a reduced element-wise product, and a tensor that is multiplied element-wise with a
-    contraction its mask.
+    contraction its mask. A contraction of a sum with broadcast terms becomes one of each
+    (:mod:`sparrow.plan.distribution`).
     """
     if not any(isinstance(scan.source, Node) for scan in scans):
         return list(scans)
@@ -302,6 +304,7 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
             below = nodes_below(scans)
         if any(isinstance(node, Map) for node in below):
             scans = _add_masks(scans, below)
+            scans = _replace_nodes(scans, nodes_below(scans), distribute_contraction)
             below = nodes_below(scans)
     if len(scans) == len(below) == 1 and scans[0].view.is_identity:
         return scans  # one node over relations, read in full

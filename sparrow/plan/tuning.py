@@ -44,6 +44,11 @@ class PlanTuning:
         4, "ratio", "Elements per stored element from which on a contraction with arrays stays sparse."
     )
     mostly_absent_elements: int = parameter(1 << 10, "elements", "Smaller results of such a contraction are arrays.")
+    distributed_elements: int = parameter(
+        1 << 20, "elements", "Sums with broadcast terms from which on a product takes each term by itself."
+    )
+    distributed_ratio: int = parameter(4, "ratio", "Size of such a sum per size of its broadcast terms, at least.")
+    max_products: int = parameter(16, "products", "Products that a contraction of sums may become.")
 
 
 tuning = Tunable("plan", PlanTuning())

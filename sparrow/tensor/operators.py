@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines
-from sparrow.core.schema import as_integer, check_dtype
+from sparrow.core.schema import Schema, as_integer, check_dtype
 from sparrow.errors import IndexingError, InvalidValueError, SingularError, SparrowError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.scipy_operators import decline_compiled_call, reject_matrix_star
+from sparrow.interop.tuning import tuning
 from sparrow.plan import Cast, Clip, Round, make_map
 from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan
 from sparrow.tensor.matching import reject_frame, reject_other_labels
+from sparrow.tensor.products import as_explicit_scan
 from sparrow.tensor.reductions import Reductions
 from sparrow.tensor.ufuncs import apply_ufunc, cast_in_place, find_numpy_function, is_operand, write_out
 
 __all__ = ["Operators"]
+
+
+def _is_large_broadcast(schema: Schema, operands: Sequence[Any]) -> bool:
+    """Return whether far smaller arrays would make a large array of a tensor."""
+    nbytes = schema.size * schema.dtype.itemsize
+    if nbytes <= tuning().silent_dense_bytes:
+        return False
+    arrays = sum(operand.nbytes for operand in operands if isinstance(operand, np.ndarray))
+    return arrays * tuning().warn_expansion <= nbytes
 
 
 class Operators(Reductions, Arithmetic):
@@ -34,7 +45,11 @@ class Operators(Reductions, Arithmetic):
 
     def _elementwise(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Return an element-wise function, an array if nothing stays sparse."""
-        node = make_map(function, [_as_operand(operand) for operand in operands])
+        given = [_as_operand(operand) for operand in operands]
+        node = make_map(function, given)
+        if node.is_dense and _is_large_broadcast(node.schema, given):
+            lazy = [as_explicit_scan(each) if isinstance(each, np.ndarray) and each.ndim else each for each in given]
+            node = make_map(function, lazy)
         return engines.evaluate_dense(node) if node.is_dense else self._from_node(node)
 
     def _map_values(self, function: Callable[..., Any]) -> Self:

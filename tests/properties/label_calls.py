@@ -645,10 +645,10 @@ ALONE: dict[str, str] = {
     name: reason
     for reason, names in {
         "arguments other than the first are numbers, dtypes, axes, names or settings": """
-            blas.scal linalg.matrix_rank linalg.pinv linalg.spilu linalg.splu sp.asarray sp.export sp.full_like
-            sp.pad sp.result_type sp.Bundle.get sp.Tensor.argmax sp.Tensor.argmin sp.Tensor.astype sp.Tensor.count
-            sp.Tensor.cumprod sp.Tensor.cumsum sp.Tensor.item sp.Tensor.refill sp.Tensor.set_labels sp.Tensor.spy
-            evaluation.search evaluation.Model evaluation.Model.fit evaluation.Popularity.fit
+            blas.scal linalg.matrix_rank linalg.pca linalg.pinv linalg.spilu linalg.splu sp.asarray sp.export
+            sp.full_like sp.pad sp.result_type sp.Bundle.get sp.Tensor.argmax sp.Tensor.argmin sp.Tensor.astype
+            sp.Tensor.count sp.Tensor.cumprod sp.Tensor.cumsum sp.Tensor.item sp.Tensor.refill sp.Tensor.set_labels
+            sp.Tensor.spy evaluation.search evaluation.Model evaluation.Model.fit evaluation.Popularity.fit
             evaluation.Recommending ingest.columns models.ALS.fit models.ALS.set_params
             models.FactorizationMachine.set_params models.LinearRegression.set_params
             models.LogisticRegression.set_params np.amax np.amin np.angle np.argmax np.argmin np.argsort np.argwhere

@@ -66,7 +66,8 @@ def test_binary_functions_go_by_position(pair: tuple[Any, Any], ufunc: Any, data
 def web(tmp_path_factory: pytest.TempPathFactory) -> sp.Tensor:
     folder = tmp_path_factory.mktemp("web")
     (folder / "edges.txt").write_text("0 1\n1 2\n2 0\n2 1\n3 0\n")
-    return sp.ingest.edges(folder / "edges.txt", folder / "web.sparrow")
+    made: sp.Tensor = sp.ingest.edges(folder / "edges.txt", folder / "web.sparrow")
+    return made
 
 
 def test_graph_meets_its_transpose(web: sp.Tensor, tmp_path: Path) -> None:

@@ -382,7 +382,9 @@ class View:
         for number, axis in enumerate(self.axes):
             if isinstance(axis, NewAxis) and axis.length > 1 and m:
                 nbytes = 8 * m * axis.length * (len(coords) + 1)
-                memory.check(nbytes, f"{m} elements, each repeated {axis.length} times", "take a smaller view")
+                what = f"{m} elements of an operand of shape {self.base_shape}, each repeated {axis.length} times"
+                way = "to_numpy() of that operand lets NumPy broadcast it; take a smaller view"
+                memory.check(nbytes, f"{what} to shape {self.shape},", way)
                 repeated = np.repeat(np.arange(m), axis.length)
                 coords = [column[repeated] for column in coords]
                 coords[number] = np.tile(np.arange(axis.length), m)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from sparrow.kernels.elementwise import align
 from sparrow.plan import GroupQuotient, Map, Scan, function_name
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
+from sparrow.runtime.caller import warn_caller
 from sparrow.runtime.events import emit
 from sparrow.runtime.progress import format_quantity
 
@@ -38,6 +38,7 @@ __all__ = [
 
 _NAN_AT_FILL = (np.true_divide, np.floor_divide, np.remainder, np.fmod)
 """Functions that make NaN of two zeros, so that absent elements become stored ones."""
+_WAY = "take a part of it, or only multiply by it: products, svds and pca take the terms of a sum one by one"
 
 
 def keep_repeated(scan: Scan) -> Scan:
@@ -259,12 +260,11 @@ def check_repeated(node: Map, count: int, what: str, warns: bool = True) -> None
     message += f"{format_quantity(count, 'elements')},"
     ones = ", give a divisor 1 instead of 0 (np.where(d == 0, 1, d))" if function in _NAN_AT_FILL else ""
     if count > limits.max_repeated_elements and nbytes > memory.limit():
-        raise memory.too_large(message, nbytes, f"take a part of it{ones}")
+        raise memory.too_large(message, nbytes, f"{_WAY}{ones}")
     if not warns:
         return
-    warnings.warn(
+    warn_caller(
         f"{message} stores {format_quantity(nbytes, 'bytes')}: broadcasting stores an element wherever the result is "
-        f"not its fill value {node.schema.fill_value}; take a part of it{ones}",
+        f"not its fill value {node.schema.fill_value}; {_WAY}{ones}",
         PerformanceWarning,
-        stacklevel=2,
     )

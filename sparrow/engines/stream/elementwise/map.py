@@ -30,7 +30,7 @@ from sparrow.engines.stream.elementwise.fusion import FusedKernel
 from sparrow.engines.stream.operator import PhysicalOperator, RangeRef
 from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.engines.stream.product.product import MaskedMatMulOp
-from sparrow.engines.stream.repeats import fits_in_memory, without_repeats
+from sparrow.engines.stream.repeats import fits_in_memory, kept_axes, without_repeats
 from sparrow.kernels.coo import Block, filter_block, write_dense
 from sparrow.kernels.elementwise import apply, combine
 from sparrow.plan import Dense, Map, Scan, apply_function
@@ -564,7 +564,10 @@ def evaluate_dense(node: Map) -> NDArray[Any]:
 
 
 def _to_dense(scan: Scan) -> NDArray[Any]:
-    array = np.full(scan.schema.shape, scan.schema.fill_value, dtype=scan.schema.dtype)
-    for block in scan_reader.iter_blocks(scan):
+    """Return a scan as an array, of which broadcasting repeats nothing in memory."""
+    core, kept = without_repeats(scan), kept_axes(scan)
+    array = np.full(core.schema.shape, core.schema.fill_value, dtype=scan.schema.dtype)
+    for block in scan_reader.iter_blocks(core):
         write_dense(array, block)
-    return array
+    new = [k for k in range(scan.schema.ndim) if k not in kept]
+    return np.broadcast_to(np.expand_dims(array, new), scan.schema.shape)
