@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +40,15 @@ def compare_output(actual: str, shown: str, typed: str) -> None:
     sizes = ([float(n) * UNITS[unit] for n, unit in SIZE.findall(text)] for text in (actual, shown))
     for found, expected in zip(*sizes, strict=True):
         assert found == pytest.approx(expected, rel=0.1), typed
+
+
+def share_compiled_kernels(repository: Path, packages: Path) -> None:
+    """Let an installed copy of sparrow use the kernels that the tests compile."""
+    source, target = repository / "sparrow", packages / "sparrow"
+    for folder in {path.parent.relative_to(source) for path in source.glob("kernels/**/*.py")}:
+        for path in (target / folder).glob("*.py"):
+            before = (source / folder / path.name).stat()
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # unchanged sources are not compiled again
+        (source / folder / "__pycache__").mkdir(exist_ok=True)
+        shutil.rmtree(target / folder / "__pycache__", ignore_errors=True)
+        (target / folder / "__pycache__").symlink_to(source / folder / "__pycache__")

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from sparrow.runtime.dependencies import OPTIONAL, missing_dependency
-from tests.sessions import compare_output, parse_commands, read_blocks
+from tests.sessions import compare_output, parse_commands, read_blocks, share_compiled_kernels
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCS = REPOSITORY / "docs"
@@ -28,6 +28,11 @@ PAGES = [
                  *sorted(DOCS.glob("recipes/*.md")))
     if any("$ " in block for block in read_blocks(page.read_text(), "console"))
 ]  # fmt: skip
+SHARE = f"""PYTHONPATH={REPOSITORY} {sys.executable} -c '
+from pathlib import Path
+from tests.sessions import share_compiled_kernels
+share_compiled_kernels(Path("{REPOSITORY}"), next(Path(".venv/lib").absolute().glob("python*/site-packages")))'
+"""
 IGNORED = shutil.ignore_patterns(
     ".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", ".numba*", "site", "dist", "demo", "results"
 )
@@ -91,26 +96,17 @@ def wheel_environment(clone: Path, environment: dict[str, str]) -> dict[str, str
         commands.append(('pip install "$(echo dist/*.whl)[hdf5,notebook,sklearn]"', ""))
     run_session(commands, clone, environment)
     if "PYTHONPATH" in environment:
-        (package,) = (clone / ".wheel" / "lib").glob("python*/site-packages/sparrow")
-        share_compiled_kernels(REPOSITORY / "sparrow", package)
+        (packages,) = (clone / ".wheel" / "lib").glob("python*/site-packages")
+        share_compiled_kernels(REPOSITORY, packages)
     return environment | {"PATH": f"{clone / '.wheel' / 'bin'}{os.pathsep}{environment['PATH']}"}
-
-
-def share_compiled_kernels(source: Path, target: Path) -> None:
-    """Let an installed copy of the package use the kernels that the tests compile."""
-    for folder in {path.parent.relative_to(source) for path in source.glob("kernels/**/*.py")}:
-        for path in (target / folder).glob("*.py"):
-            before = (source / folder / path.name).stat()
-            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # unchanged sources are not compiled again
-        (source / folder / "__pycache__").mkdir(exist_ok=True)
-        shutil.rmtree(target / folder / "__pycache__", ignore_errors=True)
-        (target / folder / "__pycache__").symlink_to(source / folder / "__pycache__")
 
 
 @pytest.mark.slow
 def test_install_page(clone: Path, environment: dict[str, str]) -> None:
     commands = parse_commands(read_blocks((clone / "docs" / "install.md").read_text(), "console"))
     assert {typed.split()[0] for typed, _ in commands} >= {"python3", "pip", "make", "sparrow"}
+    if "PYTHONPATH" in environment:
+        commands = [(f"{SHARE if typed.startswith('sparrow demo') else ''}{typed}", out) for typed, out in commands]
     run_session(commands, clone, environment)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.sessions import share_compiled_kernels
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +55,7 @@ def test_the_wheel_holds_package_sql_and_datasets(unpacked_wheel: Path, reposito
 
 
 def test_the_wheel_works_elsewhere(unpacked_wheel: Path, repository: Path, tmp_path: Path) -> None:
-    kernels = repository / "sparrow" / "kernels"
-    for folder in {path.parent.relative_to(kernels) for path in kernels.rglob("*.py")}:
-        copied = unpacked_wheel / "sparrow" / "kernels" / folder
-        for path in copied.glob("*.py"):
-            before = (kernels / folder / path.name).stat()
-            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # unchanged sources are not compiled again
-        (kernels / folder / "__pycache__").mkdir(exist_ok=True)
-        (copied / "__pycache__").symlink_to(kernels / folder / "__pycache__")
+    share_compiled_kernels(repository, unpacked_wheel)
     script = """
 import pathlib, sys
 import sparrow as sp
@@ -116,6 +110,7 @@ def test_imports_match_dependencies(repository: Path, project: dict[str, Any]) -
     optional |= {"IPython"} if "ipython" in optional else set()
     optional |= {"cupy", "cupyx"} if "cupy-cuda12x" in optional else set()  # one wheel, named after what it needs
     imported = {name.replace("_", "-") for name in _find_imports(repository / "sparrow")}
+    declared, optional = ({name.replace("_", "-") for name in names} for names in (declared, optional))
     assert declared <= imported <= declared | optional
 
 
