@@ -364,6 +364,50 @@ def test_more_dimensions_and_vectors(page: Page) -> None:
         assert page.colors() > 1
 
 
+ODD = {
+    "empty": sp.zeros((0, 5)),
+    "without elements": sp.zeros((7, 5)),
+    "one cell": sp.ones((1, 1)),
+    "one row": make_sparse((1, 5000), 400),
+    "one column": make_sparse((5000, 1), 400),
+    "huge": sp.from_coords([[0, 2**61, 2**62 - 1], [3, 2**40, 2**62 - 2]], [1, 2, 3], shape=(2**62, 2**62 - 1)),
+    "NaN": sp.from_coords([[0, 1, 2], [0, 1, 2]], [np.nan, np.inf, -np.inf]),
+    "negative": make_sparse((30, 30), 300) * -1.5,
+    "signs": make_sparse((30, 30), 300) - 2.5,
+    "complex": make_sparse((30, 30), 300) * (1 - 2j),
+    "boolean": make_sparse((30, 30), 300) > 2,
+    "unsigned": sp.asarray(np.array([[2**64 - 1, 0], [1, 2]], np.uint64)),
+    "full": sp.ones((40, 60)),
+    "vector without elements": sp.zeros((9,)),
+    "huge vector": sp.from_coords([[5, 2**61]], [1.0, -2.0], shape=(2**62,)),
+    "four": make_sparse((4, 5, 6, 7), 300),
+}
+
+
+@pytest.mark.parametrize("thing", ODD)
+def test_odd_tensors(page: Page, thing: str) -> None:
+    tensor = ODD[thing]
+    with sp.explore(tensor, name=thing) as explorer:
+        page.open(explorer.url)
+        expected = f"{tensor.nnz:,} element{'s' * (tensor.nnz != 1)}, exact" if tensor.nnz else "no elements here"
+        assert page["status"].text == expected
+        for name in ("elements", "plan", "versions", "sql"):
+            page[f"tab-{name}"].click()
+        if tensor.ndim > 1:
+            for measure in ("sum", "mean", "count"):
+                Select(page["measure"]).select_by_value(measure)
+                page.settle()
+        page["zoom-in"].click()
+        page.settle()
+        page["picture"].send_keys("-0")
+        page.settle()
+        page["run"].click()
+        page.wait("!document.getElementById('run').disabled")
+        assert not page["sql-error"].is_displayed()
+        assert not page["problem"].is_displayed()
+        assert page["status"].text == expected
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [400, 800, 1600])
 def test_every_width_and_theme(page: Page, stars: sp.Tensor, width: int, dark: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -423,6 +424,14 @@ def test_queries_are_cancelled(client: Client, explorer: Explorer) -> None:
         assert client.ask("cancel", ident="long") == {"cancelled": True}
         thread.join()
     assert answers == [{"error": "cancelled"}]
+
+
+def test_page_quotes_all_reserved_words(client: Client) -> None:
+    query = "select keyword_name from duckdb_keywords() where keyword_category in ('reserved', 'type_function')"
+    words = {word for (word,) in client.ask("sql", query=query, ident="1")["rows"]}
+    script = client.request("GET", f"{client.path}explorer.js")[1].decode()
+    listed = script[script.index("const RESERVED") :]
+    assert words <= set(re.findall(r"[a-z_]+", listed[: listed.index(".split")]))
 
 
 # -- things that can be explored ----------------------------------------------------------------------

@@ -955,7 +955,9 @@ function go(match) {
 const RESERVED = new Set(("all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create default "
   + "deferrable desc describe distinct do else end except false fetch for foreign from group having in initially intersect into lambda "
   + "lateral leading limit not null offset on only or order pivot placing primary qualify references returning select show some summarize "
-  + "symmetric table then to trailing true union unique unpivot using variadic when where window with").split(" "));
+  + "symmetric table then to trailing true union unique unpivot using variadic when where window with anti asof authorization binary by "
+  + "collation columns concurrently cross freeze full generated glob ilike inner is isnull join left like map maintain natural notnull outer "
+  + "overlaps positional right semi similar struct tablesample try_cast unpack verbose at pivot_longer pivot_wider tuple").split(" "));
 const quoted = (name) => (/^[a-z_][a-z0-9_]*$/i.test(name) && !RESERVED.has(name.toLowerCase()) ? name : `"${name.replaceAll('"', '""')}"`);
 function insert(text) {
   const box = $("query");
