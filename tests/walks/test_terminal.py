@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,10 @@ def test_values_are_shown(cli: Any, ratings: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert all(shown in done.out for shown in ("ada", "Brazil", "5"))
     assert "Alien" in cli("show", "ratings.sparrow", "--sel", "user=bob").out
+
+
+def test_the_shell_runs_a_script(cli: Any, ratings: Path, pipe_stdin: Callable[[bytes], None]) -> None:
+    pipe_stdin(b".tables\nselect film, max(value) as best from ratings group by film order by film;\n")
+    done = cli("shell", "ratings.sparrow")
+    assert (done.code, done.err) == (0, "")
+    assert all(shown in done.out for shown in ("ratings", "Alien", "best"))
