@@ -55,7 +55,9 @@ def kcore(A: Tensor) -> Tensor:
     with (
         reserve_per_node(A, 24, "core numbers"),
         Adjacency(A, undirected=True) as adjacency,
-        progress.bar("core numbers", adjacency.count_edges(np.ones(A.shape[0], np.bool_)), "edges") as advance,
+        progress.bar(
+            "core numbers", A.shape[0] + adjacency.count_edges(np.ones(A.shape[0], np.bool_)), "edges"
+        ) as advance,
     ):
         core = adjacency.degrees()
         if adjacency.csr is not None:

@@ -97,7 +97,7 @@ def strongly_connected_components(A: Tensor) -> Tensor:
         reserve_per_node(A, 32, "strongly connected components"),
         ExitStack() as stack,
         Adjacency(A) as adjacency,
-        progress.bar("strongly connected components", estimate_nnz(A.__sparrow_scan__()), "edges") as advance,
+        progress.bar("strongly connected components", 2 * n + estimate_nnz(A.__sparrow_scan__()), "edges") as advance,
     ):
         if adjacency.csr is not None:
             return per_group(A, _search_in_memory(adjacency, advance))

@@ -178,7 +178,7 @@ def _delta_stepping(adjacency: Adjacency, at: NDArray[np.int64], cycles: _Negati
         width, predecessors = np.inf, cycles.predecessors
         max_edges = min(max_edges, tuning().passes_before_cycle_check * (n + len(cols)))
     bound, state = np.array([width]), np.array([0, len(at), 0])
-    with progress.bar("shortest paths", len(cols), "edges") as advance:
+    with progress.bar("shortest paths", n + len(cols), "edges") as advance:
         while state[1] or state[2]:
             if cycles is not None:
                 cycles.check(distance)

@@ -203,10 +203,10 @@ class _Bar:
     def close(self, is_complete: bool) -> None:
         with self._lock:
             self._next = math.inf
-            total = self._done if is_complete else self._total
-        events.emit(
-            "progress.finish", description=self._description, done=self._done, total=total, is_complete=is_complete
-        )
+            expected, done = self._total, self._done
+        total = done if is_complete else expected
+        details = {"done": done, "expected": expected, "total": total, "is_complete": is_complete}
+        events.emit("progress.finish", description=self._description, **details)
         self.end_view("complete" if is_complete else "stopped")
 
     def end_view(self, status: str) -> None:

@@ -48,6 +48,15 @@ class _Range(NamedTuple):
     is_single: bool
     """True if all rows have the same key."""
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int((self.stop - self.start).sum())
+
+
+def _ignore(n: int) -> None:
+    pass
+
 
 class Sorter:
     """External sorter of rows into canonical blocks, within the memory limit.
@@ -296,6 +305,7 @@ class Sorter:
         dtypes: Sequence[np.dtype[Any]],
         fill_value: Any,
         ids: Sequence[NDArray[np.int64] | None] | None = None,
+        advance: Callable[[int], None] = _ignore,
     ) -> list[Iterator[Block]]:
         """Return iterators over consecutive parts of the canonical blocks.
 
@@ -309,6 +319,8 @@ class Sorter:
             Value of elements to drop; None keeps all.
         ids
             For each dimension None, or its sorted distinct ids, by whose positions coordinates are replaced.
+        advance
+            Called with the rows that each block was made of, :attr:`count` in all.
 
         Raises
         ------
@@ -341,12 +353,16 @@ class Sorter:
         def blocks(ranges: list[_Range], threads: int) -> Iterator[Block]:
             for exceeds_range, group in itertools.groupby(ranges, lambda range_: wide is not None and range_.is_single):
                 if not exceeds_range:
-                    yield from ordered_map(reduce_range, list(group), threads)
+                    found = list(group)
+                    for range_, block in zip(found, ordered_map(reduce_range, found, threads), strict=True):
+                        yield block
+                        advance(range_.n_rows)
                     continue
                 assert wide is not None
                 for range_ in group:
                     for block in self._sort_wide_group(wide, range_, fill_value):
                         yield finish(block.coords, block.values)
+                    advance(range_.n_rows)
 
         parts = (wide or self)._partition()
         threads = self._threads if len(parts) == 1 else 1
@@ -390,9 +406,10 @@ class Sorter:
         dtypes: Sequence[np.dtype[Any]],
         fill_value: Any,
         ids: Sequence[NDArray[np.int64] | None] | None = None,
+        advance: Callable[[int], None] = _ignore,
     ) -> Iterator[Block]:
         """Yield canonical blocks in order: all :meth:`parts`, one after the other."""
-        return itertools.chain.from_iterable(self.parts(dtypes, fill_value, ids))
+        return itertools.chain.from_iterable(self.parts(dtypes, fill_value, ids, advance))
 
     def _as_dtype(self, values: NDArray[Any]) -> NDArray[Any]:
         """Cast values; counts of rows must fit the dtype."""

@@ -242,12 +242,12 @@ def write_coo(
         numbered = [None if each is None else each.finish() for each in collectors]
         largest = [top if known is None else len(known) for top, known in zip(sorter.maxima, numbered, strict=True)]
         dtypes = [np.dtype(np.int32 if top < 2**31 else np.int64) for top in largest]
-        parts = sorter.parts(dtypes, None, numbered)
-        if mean:
-            parts = [_means(part, dtype) for part in parts]
-        parts = [counter.drop_fill(part, fill_value) for part in parts]
         with bar("writing", sorter.count, "elements") as advance:
-            files = _write_parts(parts, writer, advance)
+            parts = sorter.parts(dtypes, None, numbered, advance)
+            if mean:
+                parts = [_means(part, dtype) for part in parts]
+            parts = [counter.drop_fill(part, fill_value) for part in parts]
+            files = _write_parts(parts, writer)
         counter.finish(files)
         return WrittenFiles(files, sorter.maxima, tuple(numbered))
 
@@ -290,9 +290,7 @@ def _means(part: Iterator[Block], dtype: np.dtype[Any]) -> Iterator[Block]:
         yield Block(block.coords, (block.values.real / block.values.imag).astype(dtype))
 
 
-def _write_parts(
-    parts: Sequence[Iterator[Block]], writer: Callable[[], Any], advance: Callable[[int], None]
-) -> list[Any]:
+def _write_parts(parts: Sequence[Iterator[Block]], writer: Callable[[], Any]) -> list[Any]:
     """Write each part to its own files, on several threads."""
 
     def write(part: Iterator[Block]) -> list[Any]:
@@ -301,7 +299,6 @@ def _write_parts(
                 if is_abandoned():
                     break
                 out.write(block)
-                advance(block.count)
             return list(out.finish())
 
     if len(parts) == 1:

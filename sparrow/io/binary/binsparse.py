@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -160,7 +161,7 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.StoredMatrix, Any]:
     else:
         raise IngestError(f"the format {layout!r:.80} of {len(shape)} dimensions is not read", name)
     if "structure" in found:
-        tensor = tensor._replace(chunks=_mirror(tensor, str(found["structure"]), name))
+        tensor = tensor._replace(chunks=partial(_mirror, tensor, str(found["structure"]), name))
     fill = 0
     if found.get("fill") and levels != [("dense", len(shape))]:  # of no use if all elements are stored
         hdf5.get_group(group.file, group.name, name, "fill_value")
@@ -233,15 +234,16 @@ def _coordinates(
     for array in arrays:
         hdf5.check_unpacked_size(array, name)
 
-    def chunks() -> hdf5.ElementChunks:
+    def chunks(advance: Callable[[int], None]) -> hdf5.ElementChunks:
         step = tuning().hdf5_elements
         for start in range(0, len(values), step):
             stop = min(start + step, len(values))
             columns = {dim: hdf5.read_indices(array, start, stop, shape[dim], name)
                        for dim, array in zip(order, arrays, strict=True)}  # fmt: skip
             yield (*(columns[dim] for dim in range(len(shape))), values[start:stop])
+            advance((stop - start) * values.dtype.itemsize)
 
-    return hdf5.StoredMatrix(shape, values.dtype, len(values) * values.dtype.itemsize, chunks())
+    return hdf5.StoredMatrix(shape, values.dtype, len(values) * values.dtype.itemsize, chunks)
 
 
 def _dense(values: _Values, shape: tuple[int, ...], order: Sequence[int], name: str) -> hdf5.StoredMatrix:
@@ -249,25 +251,26 @@ def _dense(values: _Values, shape: tuple[int, ...], order: Sequence[int], name: 
         raise IngestError(f"{values.name!r} must have {math.prod(shape)} values, got {len(values)}", name)
     sizes = [shape[dim] for dim in order]
 
-    def chunks() -> hdf5.ElementChunks:
+    def chunks(advance: Callable[[int], None]) -> hdf5.ElementChunks:
         step = tuning().hdf5_elements
         for start in range(0, len(values), step):
             part = values[start : min(start + step, len(values))]
             kept = np.flatnonzero(part)
             columns = dict(zip(order, np.unravel_index(kept + start, sizes), strict=True))
             yield (*(columns[dim] for dim in range(len(shape))), part[kept])
+            advance(len(part) * values.dtype.itemsize)
 
-    return hdf5.StoredMatrix(shape, values.dtype, len(values) * values.dtype.itemsize, chunks())
+    return hdf5.StoredMatrix(shape, values.dtype, len(values) * values.dtype.itemsize, chunks)
 
 
-def _mirror(tensor: hdf5.StoredMatrix, structure: str, name: str) -> hdf5.ElementChunks:
+def _mirror(tensor: hdf5.StoredMatrix, structure: str, name: str, advance: Callable[[int], None]) -> hdf5.ElementChunks:
     """Yield the elements of a matrix, and those implied by its structure."""
     kind, _, side = structure.rpartition("_")
     square = len(tensor.shape) == 2 and tensor.shape[0] == tensor.shape[1]
     signed = kind != "skew_symmetric" or tensor.dtype.kind not in "ub"
     if kind not in _STRUCTURES or side not in ("lower", "upper") or not square or not signed:
         raise IngestError(f"structure {structure!r} does not apply to {tensor.dtype} of shape {tensor.shape}", name)
-    for row, col, values in tensor.chunks:
+    for row, col, values in tensor.chunks(advance):
         away = row != col
         if ((row < col) if side == "lower" else (row > col)).any():
             raise IngestError(f"an element is on the wrong side of the diagonal for {structure!r}", name)

@@ -78,7 +78,8 @@ class StoredMatrix(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     nbytes: int
-    chunks: ElementChunks
+    chunks: Callable[[Callable[[int], None]], ElementChunks]
+    """Function of one that is called with the bytes of each chunk, ``nbytes`` in all."""
 
 
 @contextmanager
@@ -305,7 +306,9 @@ def read_compressed(
     for array in (group[member] for member in members):
         check_unpacked_size(array, name)
 
-    def chunks() -> ElementChunks:
+    each = data.dtype.itemsize + indices.dtype.itemsize
+
+    def chunks(advance: Callable[[int], None]) -> ElementChunks:
         done = 0
         rows, max_count = tuning().hdf5_rows, tuning().hdf5_elements
         for first in range(0, count, rows):
@@ -320,11 +323,12 @@ def read_compressed(
                 outermost = np.repeat(own, np.diff(np.clip(bounds, start, stop)))
                 other = read_indices(indices, start, stop, inner, name)
                 yield (outermost, other, data[start:stop]) if by_rows else (other, outermost, data[start:stop])
+                advance((stop - start) * each)
             done = int(bounds[-1])
         if done != len(data):  # without rows
             raise IngestError(f"{members[2]} of {group.name!r} must ascend from 0 to {len(data)}, got {done}", name)
 
-    return StoredMatrix(shape, _dtype(data, name), len(data) * (data.dtype.itemsize + indices.dtype.itemsize), chunks())
+    return StoredMatrix(shape, _dtype(data, name), len(data) * each, chunks)
 
 
 def read_indices(array: Any, start: int, stop: int, size: int, name: str) -> NDArray[np.int64]:
@@ -349,7 +353,7 @@ def read_dense(array: Any, name: str, fill_value: Any) -> StoredMatrix:
         raise IngestError(f"{array.name!r} must have 2 dimensions, got {array.ndim}", name)
     size = check_unpacked_size(array, name)
 
-    def chunks() -> ElementChunks:
+    def chunks(advance: Callable[[int], None]) -> ElementChunks:
         height, width = array.shape
         max_count = tuning().hdf5_dense_elements
         wide = min(width, max_count) or 1
@@ -359,8 +363,9 @@ def read_dense(array: Any, name: str, fill_value: Any) -> StoredMatrix:
                 values = array[first : first + step, left : left + wide]
                 rows, cols = np.nonzero(~is_fill(values, fill_value))
                 yield rows + first, cols + left, values[rows, cols]
+                advance(values.nbytes)
 
-    return StoredMatrix(tuple(array.shape), _dtype(array, name), size, chunks())
+    return StoredMatrix(tuple(array.shape), _dtype(array, name), size, chunks)
 
 
 def check_unpacked_size(array: Any, name: str) -> int:
@@ -469,15 +474,9 @@ def store_matrix(
         return Rows(tuple(coords), values)
 
     with storage.stage_folder(dst, overwrite) as folder, bar("reading the matrix", matrix.nbytes) as advance:
-
-        def items() -> Iterator[Any]:
-            for piece in matrix.chunks:
-                yield piece
-                advance(piece[-1].nbytes)
-
         written = write_coo(
             folder,
-            items(),
+            matrix.chunks(advance),
             rows_of,
             dims=dims,
             dtype=kind,

@@ -429,12 +429,11 @@ class ExternalSum(SpilledTiling):
         dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)] or [np.dtype(np.int32)]
         fill = None if operands.node.keep_fill else operands.dropped_value
         with progress.bar("adding up panels", sorter.count, "elements") as advance:
-            for block in sorter.blocks(dtypes, fill):
+            for block in sorter.blocks(dtypes, fill, advance=advance):
                 coords = block.coords[: schema.ndim]
                 found, _ = operands.finish(coords, operands.score(coords, block.values))
                 if found.count:
                     self._result.append(found)
-                advance(block.count)
 
 
 def _partial_sums(
