@@ -48,6 +48,8 @@ def _process_value(param: Any, validate: Callable[[Any, Any], Any], ctx: Any, va
         found = () if param.multiple or param.nargs == -1 else None
     elif type(value) is kind.annotation or (isinstance(value, str) and value in (kind.choices or ())):
         found = value
+    elif kind.annotation == list[str]:
+        found = list(value)
     else:
         return validate(ctx, value)
     if param.required and param.value_is_missing(found):

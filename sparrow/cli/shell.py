@@ -18,7 +18,7 @@ import sparrow as sp
 from sparrow.cli.arguments import format_shape
 from sparrow.cli.querying import Mode, name_tables, respell, split_statements, write_answer
 from sparrow.cli.tables import is_terminal, write_table
-from sparrow.errors import InvalidValueError
+from sparrow.errors import InvalidValueError, SparrowError
 from sparrow.functions.query_paths import stored_tables
 from sparrow.functions.sql import codes_of, run_query
 from sparrow.functions.statements import words_of
@@ -82,7 +82,11 @@ class Shell:
 
         while True:
             try:
-                self.run_text(session.prompt(PROMPT, pre_run=prepare))
+                try:
+                    text = session.prompt(PROMPT, pre_run=prepare)
+                except KeyboardInterrupt:
+                    continue
+                self.run_text(text)
             except KeyboardInterrupt:
                 typer.echo("interrupted", err=True)
             except (EOFError, SystemExit):
@@ -179,8 +183,11 @@ class Shell:
         opened = {where for *_, where in rows}
         for path in stored_tables():
             if path not in opened:
-                tensor = sp.open(path)
-                rows.append((f"'{path}'", _describe(tensor), tensor.nnz, path))
+                try:
+                    tensor = sp.open(path)
+                    rows.append((f"'{path}'", _describe(tensor), tensor.nnz, path))
+                except SparrowError as error:
+                    rows.append((f"'{path}'", str(error), None, path))
         with connect() as con:
             made = con.execute("select table_name, estimated_size from duckdb_tables() where not temporary").fetchall()
         rows += [(name, "table of DuckDB", count, "") for name, count in made]

@@ -17,7 +17,8 @@ from sparrow.storage import is_bundle, is_tensor
 from sparrow.tensor.bundle import Bundle
 
 __all__ = [
-    "add_alias", "check_readable", "is_path", "open_table", "stem", "stored_beside", "stored_tables", "suggest_paths",
+    "add_alias", "check_readable", "is_path", "open_table", "remote_paths", "stem", "stored_beside", "stored_tables",
+    "suggest_paths",
 ]  # fmt: skip
 
 _SUFFIX = ".sparrow"
@@ -39,6 +40,20 @@ def stem(path: str) -> str:
     ('web', 'X')
     """
     return PurePath(path).name.removesuffix(_SUFFIX)
+
+
+def remote_paths(query: str) -> list[str]:
+    """Return the URLs of object stores that a query may name as tensors.
+
+    DuckDB would look for an extension to read them.
+
+    Examples
+    --------
+    >>> remote_paths("from 's3://b/web.sparrow' join 's3://b/a.parquet' on url = 'gs://b/c'")
+    ['s3://b/web.sparrow']
+    """
+    urls = re.findall(r"""(?i)\b(?:from|join)\s+['"]((?:s3|gs|az)://[^'"?*]+)['"]""", query)
+    return [url for url in dict.fromkeys(urls) if PurePath(url).suffix in ("", _SUFFIX)]
 
 
 def open_table(path: str, version: int | str | None = None) -> Any:

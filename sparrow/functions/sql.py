@@ -27,7 +27,7 @@ import pyarrow as pa
 from sparrow.core.array_validation import check_arrow
 from sparrow.engines import register_select
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.functions.query_paths import add_alias, check_readable, is_path, open_table, stored_beside
+from sparrow.functions.query_paths import add_alias, check_readable, is_path, open_table, remote_paths, stored_beside
 from sparrow.functions.statements import (
     bind_params,
     check_no_side_effects,
@@ -42,6 +42,7 @@ from sparrow.plan import AxisLabels, Scan, axis_labels
 from sparrow.runtime import duckdb_connection
 from sparrow.runtime.duckdb_connection import quote_name
 from sparrow.runtime.validation import check_flag
+from sparrow.storage import is_tensor
 from sparrow.tensor.bundle import Bundle
 
 if TYPE_CHECKING:
@@ -214,6 +215,10 @@ def run_query(
     import duckdb
 
     defined: set[str] = set()
+    for path in remote_paths(bound):
+        if path not in tensors and is_tensor(path):
+            defined.add(path)
+            define(path, open_table(path, version))
     while True:
         try:
             with duckdb_connection.translate_errors():

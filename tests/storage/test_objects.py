@@ -94,6 +94,8 @@ def test_tensor_round_trip(home: str, tmp_path: Path) -> None:
         tensor.add_order((1, 0))
         tensor.compact()
     again = sp.open(f"{home}/t/")
+    count = "select count(*), max(user) from"
+    assert sp.sql(f"{count} '{home}/t'").fetchall() == sp.sql(f"{count} '{tmp_path / 't'}'").fetchall()
     assert again.to_numpy().tolist() == here.to_numpy().tolist()
     assert again.labels("user").to_pylist()[:4] == ["ann", "bob", "eve", "dan"]
     assert again.sel(user="dan", film="Alien") == 2.0
