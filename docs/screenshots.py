@@ -116,7 +116,7 @@ def tensor(path: Path) -> Path:
         '                       labels={"user": ["ann", "bob"], "film": ["Alien", "Brazil", "Casablanca"]})\n'
         "stars"
     )
-    web = 'web = sp.ingest.edges(sp.datasets.path("cnr-2000"), "web.sparrow").compute()\nweb'
+    web = 'web = sp.ingest.edges(sp.datasets.path("cnr-2000"), "web.sparrow")\nweb'
     return shoot_results([small, web], path)
 
 

@@ -35,7 +35,7 @@ class EnginesTuning:
     )
     density_sample_chunks: int = parameter(96, "chunks", "Chunks that a sampled density map reads.")
     repr_chunks: int = parameter(2, "chunks", "Chunks that a representation as text reads: the first and the last.")
-    picture_chunks: int = parameter(8, "chunks", "Chunks that a representation with a picture reads.")
+    picture_chunks: int = parameter(16, "chunks", "Chunks that a representation with a picture reads.")
     memory_chunks_ratio: int = parameter(2, "ratio", "Chunks of arrays in memory per chunk of files in the same time.")
     survey_values: int = parameter(1 << 17, "values", "Values kept for the histogram of a representation.")
 

@@ -27,6 +27,7 @@ from sparrow.models.ratings import as_ratings, check_matrix, is_fill_nan
 from sparrow.models.recommender import Recommender, align_items
 from sparrow.models.rendering import ModelSummary
 from sparrow.models.serialization import Persistent, params_to_json
+from sparrow.models.targets import not_fitted_error
 from sparrow.models.topk import Factors, Pattern, can_cache, to_pattern
 from sparrow.models.tuning import tuning
 from sparrow.runtime import memory, progress, settings
@@ -450,7 +451,7 @@ class ALS(Parameters, Persistent, Recommender):
     def _check_fitted(self) -> None:
         """Raise ``UnsupportedError`` unless the model is fitted."""
         if not self.__sklearn_is_fitted__():
-            raise UnsupportedError("model must be fitted: call fit(A) first")
+            raise not_fitted_error("model must be fitted: call fit(A) first")
 
     def _factors(self) -> tuple[Factors, Factors]:
         self._check_fitted()

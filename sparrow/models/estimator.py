@@ -669,7 +669,8 @@ class Estimator(Parameters, Persistent, ABC):
         named = " with names" if hasattr(self, "feature_names_in_") else ""
         summary.facts.append(("features", f"{self.n_features_in_:,}{named}"))
         if self._is_classifier():
-            shown = [str(label) for label in self.classes_[:_SHOWN].tolist()]
+            first = self.classes_[:_SHOWN].tolist()
+            shown = [f"{label:.6g}" if isinstance(label, float) else str(label) for label in first]
             more = f", ... {len(self.classes_):,} in all" if len(self.classes_) > _SHOWN else ""
             summary.facts.append(("classes", ", ".join(shown) + more))
         summary.facts.append(("weights", f"{weights.dtype}, {display.human_bytes(weights.nbytes)}"))

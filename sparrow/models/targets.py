@@ -26,11 +26,18 @@ _HASH_RANGE = 2**32
 """Number of hash values that select held-out rows."""
 
 
+class _NotFittedError(UnsupportedError, AttributeError):
+    """Use of a model that is not fitted."""
+
+
 def not_fitted_error(message: str) -> UnsupportedError:
-    """Return an error that is scikit-learn's ``NotFittedError`` too if it is loaded."""
+    """Return an error that is scikit-learn's ``NotFittedError`` too if it is loaded.
+
+    It is an ``AttributeError``, so ``hasattr(model, "coef_")`` is False before the fit.
+    """
     sklearn_errors = sys.modules.get("sklearn.exceptions")
     if sklearn_errors is None:
-        return UnsupportedError(message)
+        return _NotFittedError(message)
     return type("NotFittedError", (UnsupportedError, sklearn_errors.NotFittedError), {})(message)  # type: ignore[no-any-return]
 
 

@@ -184,7 +184,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods,
         printer.text(self._head() if len(printer.stack) > 1 else repr(self))
 
     def _repr_html_(self) -> str:
-        """Return facts, elements and a picture; reads eight row groups at most."""
+        """Return facts, elements and a picture; reads 16 row groups at most."""
         parts: Sequence[str] = ()
         notes: Sequence[tuple[str, str]] = ()
         plan = nbytes = None

@@ -68,6 +68,9 @@ def test_other_models() -> None:
     for unfitted in (ALS(), LogisticRegression(), LinearRegression(l2=1.0)):
         assert table(unfitted)["state"] == "not fitted: call fit()"
     assert table(ALS())["parameters"] == "defaults"
+    assert not any(hasattr(ALS(), name) for name in ("user_factors_", "item_factors_", "loss_", "mean_"))
+    assert not any(hasattr(LogisticRegression(), name) for name in ("coef_", "intercept_", "loss_"))
+    assert table(LogisticRegression(epochs=1).fit(X, X[:, 0]))["classes"] == "0, 1"
 
 
 def test_html_reads_nothing(tmp_path: Path) -> None:
