@@ -348,7 +348,7 @@ function scaleOf(found) {
   }
   if (low > high) return { values, kind: "none", low: 0, high: 0, at: () => 0 };
   if (kind === "log" || (kind === "sum" && low > 0)) {
-    low = kind === "log" ? Math.max(Math.min(1, high), high / 1e6) : Math.max(low, high / 1e6);
+    low = Math.max(lowest(values), kind === "log" ? Math.min(1, high) : 0, high / 1e6);
     const span = Math.log(high / low) || 1;
     return { values, kind: "log", low, high, at: (v) => (high <= low ? 0.6 : Math.max(Math.log(v / low), 0) / span) };
   }
@@ -357,6 +357,12 @@ function scaleOf(found) {
     return { values, kind: "both", low: -most, high: most, at: (v) => (v + most) / (2 * most) };
   }
   return { values, kind: "linear", low, high, at: (v) => (high > low ? (v - low) / (high - low) : 0.6) };
+}
+/** Return the positive value that one of a hundred is below, of an even sample: bins at the edge may be narrow. */
+function lowest(values) {
+  const every = Math.max(Math.floor(values.length / 20000), 1), sample = [];
+  for (let k = 0; k < values.length; k += every) if (values[k] > 0) sample.push(values[k]);
+  return sample.length ? sample.sort((a, b) => a - b)[Math.floor(sample.length / 100)] : 0;
 }
 /** Draw the counts into an image of one pixel per bin. */
 function imageOf(found) {
