@@ -21,7 +21,7 @@ __all__ = ["pca"]
 
 @shared
 def pca(
-    A: Any, k: int, center: bool = True, scale: bool = False, *, rng: Any = 0
+    A: Any, k: int, center: bool = True, scale: bool = False, *, tol: float = 0.0, rng: Any = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return principal components of the rows of a matrix.
 
@@ -38,6 +38,8 @@ def pca(
         Subtract the mean of each column; otherwise they are those of ``TruncatedSVD``.
     scale
         Divide each column by its standard deviation, as ``StandardScaler``; constant ones stay.
+    tol
+        Relative accuracy of the variances; 0 for that of float64.
     rng
         Seed or generator of the starting vector of the solver.
 
@@ -94,7 +96,7 @@ def pca(
     if count == min(height, width) or height * width <= tuning().dense_components:
         u, s, vh = np.linalg.svd(tensor.to_numpy(), full_matrices=False)
     else:
-        u, s, vh = svds(tensor, count, v0=np.random.default_rng(rng).standard_normal(min(height, width)))
+        u, s, vh = svds(tensor, count, tol=tol, v0=np.random.default_rng(rng).standard_normal(min(height, width)))
     order = np.argsort(-s, kind="stable")[:count]
     u, s, vh = u[:, order], s[order], vh[order]
     signs = np.sign(vh[np.arange(count), np.abs(vh).argmax(axis=1)])

@@ -289,12 +289,14 @@ class Recommender:
         k: int = 10,
         exclude: Any = True,
         overwrite: bool = False,
-        labels: bool = False,
+        labels: bool | None = None,
+        *,
+        positions: bool = False,
     ) -> None:
         """Write the k best items of every row to a Parquet file, in bounded memory.
 
-        The columns are ``row`` and ``item``, from 0, ``rank``, from 1, and ``score``, sorted by row and rank. Rows
-        without factors, or that have rated every item, are omitted.
+        The columns are ``row`` and ``item``, labels or positions from 0, ``rank``, from 1, and ``score``, in the order
+        of rows and ranks. Rows without factors, or that have rated every item, are omitted.
 
         Parameters
         ----------
@@ -307,7 +309,9 @@ class Recommender:
         overwrite
             Replace an existing file.
         labels
-            Write the labels of rows and items, where the training tensor has them.
+            Write the labels of rows and items, where the training tensor has them; the default.
+        positions
+            Write positions instead, as ``labels=False`` does.
 
         Raises
         ------
@@ -330,7 +334,8 @@ class Recommender:
         rows, items = self._factors()
         excluded = _exclusion(exclude, self._training, (rows.shape[0], items.shape[0]), self._training)
         exclude_patterns = None if excluded is None else iter_patterns(excluded, block_rows(k, items.shape[0]))
-        names = {"row": self._training.labels(0), "item": self._training.labels(1)} if labels else {}
+        by_label = _writes_labels(labels, positions)
+        names = {"row": self.labels("row"), "item": self.labels("item")} if by_label else {}
         _write_rankings(path, rows, self._candidates(), k, exclude_patterns, overwrite, names)
 
     def similar(
@@ -389,7 +394,13 @@ class Recommender:
         return _to_labels(ids, labels, not positions and (is_vectors or _are_labels(items, names)), names), cosines
 
     def save_factors(
-        self, path: str | os.PathLike[str], rows: Any = None, items: Any = None, labels: bool = False
+        self,
+        path: str | os.PathLike[str],
+        rows: Any = None,
+        items: Any = None,
+        labels: bool | None = None,
+        *,
+        positions: bool = False,
     ) -> None:
         """Write ``user_factors.parquet`` and ``item_factors.parquet`` to a new folder.
 
@@ -401,10 +412,12 @@ class Recommender:
         path
             Folder; it appears with both files. An existing one is never replaced, as it may hold other files.
         rows, items
-            Numbers of rows, shape (rows,), and items, shape (items,), such as their positions in a larger tensor; from
-            0 by default.
+            Numbers of rows, shape (rows,), and items, shape (items,), such as their positions in a larger tensor; by
+            default their labels, where the training tensor has some, or from 0.
         labels
-            Write labels instead, where the training tensor has them.
+            Write labels where no numbers are given; the default.
+        positions
+            Write positions instead, as ``labels=False`` does.
 
         Raises
         ------
@@ -436,13 +449,20 @@ class Recommender:
         """
         parquet_files.check_absent(path, "choose another folder")
         user_factors, item_factors = self._factors()
-        if labels:
-            rows = self._training.labels(0) if rows is None else rows
-            items = self._training.labels(1) if items is None else items
+        if _writes_labels(labels, positions):
+            rows = self.labels("row") if rows is None else rows
+            items = self.labels("item") if items is None else items
         with storage.stage_folder(path) as staged:
             folder = parquet_files.local_path(staged)
             parquet_files.write_factors(folder / "user_factors.parquet", "row", user_factors, rows)
             parquet_files.write_factors(folder / "item_factors.parquet", "item", item_factors, items)
+
+
+def _writes_labels(labels: bool | None, positions: bool) -> bool:
+    """Return whether files have labels, where there are some."""
+    if labels and positions:
+        raise InvalidValueError("labels=True and positions=True exclude each other")
+    return not positions if labels is None else bool(labels)
 
 
 def _write_rankings(

@@ -657,6 +657,7 @@ CASES: dict[str, Case | list[Case]] = {
         lambda d: linalg.svds(d.A, k=3, maxiter=20, tol=0.1),
         lambda d: linalg.svds(d.R, k=3, maxiter=20, tol=0.1),
     ],
+    "linalg.pca": lambda d: linalg.pca(d.R, 2, scale=True, tol=0.1),
     "linalg.lobpcg": lambda d: linalg.lobpcg(d.A + d.A.T, np.random.default_rng(0).random((d.n, 2)), maxiter=2),
     "linalg.expm_multiply": lambda d: linalg.expm_multiply(d.A * 1e-3, d.x),
     "linalg.power_iteration": lambda d: linalg.power_iteration(d.A, max_iter=100, tol=0.1),

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sparrow as sp
-from sparrow.errors import IndexingError, LabelError, ShapeError
+from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 
 USERS = ["ann", "bob", "dan", "eve", "zoe"]
 FILMS = ["Alien", "Brazil", "Casablanca", "Dune"]
@@ -123,14 +123,38 @@ def test_ids_are_labels_of_items(integer_model: Any) -> None:
 
 
 def test_files(model: Any, tmp_path: Path) -> None:
-    model.recommend_all(tmp_path / "numbers.parquet", k=2)
-    model.recommend_all(tmp_path / "names.parquet", k=2, labels=True)
+    model.recommend_all(tmp_path / "numbers.parquet", k=2, positions=True)
+    model.recommend_all(tmp_path / "names.parquet", k=2)
     numbers = pq.read_table(tmp_path / "numbers.parquet").to_pylist()
     expected = [{**row, "row": USERS[row["row"]], "item": FILMS[row["item"]]} for row in numbers]
     assert pq.read_table(tmp_path / "names.parquet").to_pylist() == expected
-    model.save_factors(tmp_path / "factors", labels=True)
-    assert pq.read_table(tmp_path / "factors" / "user_factors.parquet")["row"].to_pylist() == USERS
-    assert pq.read_table(tmp_path / "factors" / "item_factors.parquet")["item"].to_pylist() == FILMS
+    for name, options in (("false", {"labels": False}), ("true", {"labels": True})):
+        model.recommend_all(tmp_path / name, k=2, **options)
+        assert pq.read_table(tmp_path / name).to_pylist() == (expected if options["labels"] else numbers)
+    with pytest.raises(InvalidValueError, match="exclude each other"):
+        model.recommend_all(tmp_path / "both", k=2, labels=True, positions=True)
+    for options in ({}, {"labels": True}):
+        model.save_factors(tmp_path / f"factors{len(options)}", **options)
+        table = pq.read_table(tmp_path / f"factors{len(options)}" / "user_factors.parquet")
+        assert table["row"].to_pylist() == USERS
+        table = pq.read_table(tmp_path / f"factors{len(options)}" / "item_factors.parquet")
+        assert table["item"].to_pylist() == FILMS
+    model.save_factors(tmp_path / "numbers", positions=True)
+    assert pq.read_table(tmp_path / "numbers" / "item_factors.parquet")["item"].to_pylist() == list(range(len(FILMS)))
+
+
+def test_files_of_integer_labels(integer_model: Any, tmp_path: Path) -> None:
+    integer_model.recommend_all(tmp_path / "best.parquet", k=2, exclude=False)
+    found = pq.read_table(tmp_path / "best.parquet").to_pylist()
+    assert {row["row"] for row in found} <= set(IDS)
+    ids, scores = integer_model.recommend(IDS, k=2, exclude=False)
+    expected = [
+        (row, item) for row, items, values in zip(IDS, ids, scores, strict=True)
+        for item, value in zip(items, values, strict=True) if value > -np.inf
+    ]  # fmt: skip
+    assert [(row["row"], row["item"]) for row in found] == expected
+    integer_model.save_factors(tmp_path / "factors")
+    assert pq.read_table(tmp_path / "factors" / "item_factors.parquet")["item"].to_pylist() == NUMBERS
 
 
 def test_without_labels() -> None:
