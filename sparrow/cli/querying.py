@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
@@ -89,7 +89,7 @@ def sql(
         answer = run_query(query, params or None, allow_side_effects, named, (), version=version)
         write_answer(answer, head, "json" if as_json else "csv" if as_csv else "table", fetch=interruptible)
     except (duckdb.Error, InvalidValueError) as error:
-        raise respell(error) from error
+        raise respell(error, named) from error
 
 
 def shell(
@@ -156,9 +156,21 @@ def name_tables(words: Sequence[str], at: str | None = None) -> dict[str, Tensor
 
 
 def respell(
-    error: duckdb.Error | InvalidValueError, way: str = "pass it on the command line, as in NAME=PATH"
+    error: duckdb.Error | InvalidValueError,
+    names: Iterable[str],
+    way: str = "pass it on the command line, as in NAME=PATH",
 ) -> InvalidValueError:
-    """Return the error of a query with the way to name a tensor here."""
+    """Return the error of a query with the way to name a tensor here.
+
+    Parameters
+    ----------
+    error
+        Error of DuckDB or of :func:`run_query`.
+    names
+        Tables that the query may name.
+    way
+        Way to name a further tensor.
+    """
     import duckdb
 
     from sparrow.errors import InvalidValueError
@@ -169,6 +181,9 @@ def respell(
     refused = InvalidValueError(said)
     if caret.strip():
         refused.add_note(caret.rstrip())
+    quoted = [f'"{name}"' for name in names if not re.fullmatch(r"[A-Za-z_]\w*", name)]
+    if quoted and isinstance(error, duckdb.ParserException | duckdb.CatalogException):
+        refused.add_note(f"Names of other characters than letters, digits and _ are quoted: {', '.join(quoted)}")
     return refused
 
 

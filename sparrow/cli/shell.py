@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shlex
 import sys
 import time
@@ -19,12 +20,13 @@ from sparrow.cli.arguments import format_shape
 from sparrow.cli.querying import Mode, name_tables, respell, split_statements, write_answer
 from sparrow.cli.tables import is_terminal, write_table
 from sparrow.errors import InvalidValueError, SparrowError
-from sparrow.functions.query_paths import stored_tables
+from sparrow.functions.query_paths import is_path, stored_tables
 from sparrow.functions.sql import codes_of, run_query
 from sparrow.functions.statements import words_of
 from sparrow.plan import axis_labels
 from sparrow.runtime.duckdb_connection import connect
 from sparrow.runtime.events import emit
+from sparrow.storage import is_tensor
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -154,7 +156,7 @@ class Shell:
             emit("cli.query")
             write_answer(answer, self.head, self.mode, ".head 0 shows all", fetch=_call)
         except (duckdb.Error, InvalidValueError) as error:
-            raise respell(error, _WAY) from error
+            raise respell(error, self.tables, _WAY) from error
         if self.is_timed:
             typer.echo(f"{time.perf_counter() - started:.3f} s", err=True)
 
@@ -169,7 +171,7 @@ class Shell:
         try:
             command[0](self, *words)
         except InvalidValueError as error:
-            raise respell(error, _WAY) from error
+            raise respell(error, self.tables, _WAY) from error
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise  # not of this call
@@ -333,14 +335,16 @@ def _make_completer(shell: Shell) -> Any:
 
     class ShellCompleter(Completer):
         def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:
-            for word, start in completions(shell, document.text_before_cursor):
+            for word, start in completions(shell, document.text_before_cursor, document.text_after_cursor):
                 yield Completion(word, start_position=start)
 
     return ShellCompleter()
 
 
-def completions(shell: Shell, text: str) -> Iterator[tuple[str, int]]:
+def completions(shell: Shell, text: str, rest: str = "") -> Iterator[tuple[str, int]]:
     """Yield completions of a text, each with where it starts relative to its end.
+
+    ``rest`` follows the cursor: columns of tables that it names are completed too.
 
     Examples
     --------
@@ -366,7 +370,7 @@ def completions(shell: Shell, text: str) -> Iterator[tuple[str, int]]:
         found = (path if os.path.isdir(path) and path.endswith("/") else f"{path}'" for path in _paths(word))
     else:
         word = _last_word(text)
-        found = [*_words_of_tables(shell), *(_keywords() if word else ())]
+        found = [*_words_of_tables(shell, text + rest), *(_keywords() if word else ())]
     seen = set()
     for each in found:
         if each.lower().startswith(word.lower()) and each != word and each not in seen:
@@ -382,9 +386,13 @@ def _last_word(text: str) -> str:
     return text[start:]
 
 
-def _words_of_tables(shell: Shell) -> list[str]:
-    """Return the names of tables and columns."""
-    columns = [name for tensor in shell.tables.values() for name in (*tensor.dims, "value", *sorted(_codes_in(tensor)))]
+def _words_of_tables(shell: Shell, text: str) -> list[str]:
+    """Return the names of tables and columns, those of paths in a text included."""
+    tensors = [*shell.tables.values()]
+    paths = [path for path in re.findall(r"""['"]([^'"]+)['"]""", text) if is_path(path) and "://" not in path]
+    with contextlib.suppress(SparrowError):
+        tensors += [sp.open(path) for path in paths if is_tensor(path)]
+    columns = [name for tensor in tensors for name in (*tensor.dims, "value", *sorted(_codes_in(tensor)))]
     return [*shell.tables, *columns]
 
 

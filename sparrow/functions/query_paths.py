@@ -68,6 +68,7 @@ def open_table(path: str, version: int | str | None = None) -> Any:
     InvalidValueError
         If it is a bundle, or a file that DuckDB does not read.
     """
+    path = os.path.expanduser(path)
     if is_tensor(path) or is_bundle(path):
         found = creation.open(path, version)
         if isinstance(found, Bundle):

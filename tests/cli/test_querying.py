@@ -83,6 +83,14 @@ def test_wrong_names(cli: Any, folder: Path, words: list[str], code: int, told: 
     assert told in done.err
 
 
+def test_names_to_quote(cli: Any, folder: Path) -> None:
+    sp.eye(2).save("a-b.sparrow")
+    assert cli("sql", 'select count(*) as n from "a-b"', "a-b.sparrow", "--json").json == [{"n": 2}]
+    done = cli("sql", "select count(*) from a-b", "a-b.sparrow")
+    assert done.code == 1
+    assert done.err.endswith('are quoted: "a-b"\n')
+
+
 @pytest.mark.parametrize("how", [[], ["--csv"]])
 def test_star_names_no_positions(cli: Any, folder: Path, how: list[str]) -> None:
     shown = cli("sql", "from stars order by film", "stars.sparrow", *how).out

@@ -152,6 +152,13 @@ def test_completions(folder: Path, text: str, words: list[str]) -> None:
         assert [word for word in found if word in words or "'" in text or text.startswith(".")] == words
 
 
+def test_completions_of_paths_in_the_text(folder: Path) -> None:
+    shell = Shell({}, 50, False)
+    assert "user_code" in [word for word, _ in completions(shell, "select user_", " from 'stars.sparrow'")]
+    assert "dst" in [word for word, _ in completions(shell, "from 'web.sparrow' select d")]
+    assert "user_code" not in [word for word, _ in completions(shell, "select user_")]
+
+
 # -- a terminal ----------------------------------------------------------------------------------
 
 # Writes a byte to a pipe whenever the prompt reads, and when a query runs.

@@ -61,6 +61,50 @@ assert sp.config(engine="duckdb") is not None  # a name of the registry of engin
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+# Imports each module in a process of its own; prints those that fail.
+ALONE = """
+import os, sys
+import numpy, pyarrow  # which take the longest
+for name in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        __import__(name)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        print(name)
+"""
+
+
+def test_public_modules_import_alone() -> None:
+    """In whatever order: no module relies on others that the package imported before."""
+    names = [
+        "blas",
+        "datasets",
+        "fft",
+        "formats",
+        "graph",
+        "ingest",
+        "linalg",
+        "models",
+        "optim",
+        "testing",
+        "training",
+    ]
+    more = [
+        "engines",
+        "functions.sql",
+        "io.base.registry",
+        "plan",
+        "runtime.settings",
+        "storage",
+        "tensor",
+        "cli.shell",
+    ]
+    modules = [f"sparrow.{name}" for name in names + more]
+    done = subprocess.run([sys.executable, "-c", ALONE, *modules], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_lazy_names_are_those_of_type_checkers() -> None:
     if not (sp.__file__ or "").endswith(".py"):
         pytest.skip("needs the sources")
