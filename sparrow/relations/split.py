@@ -16,6 +16,7 @@ from sparrow.core.indexing import Box
 from sparrow.kernels.coo import Block
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk, Relation, ScanStats
+from sparrow.relations.tuning import tuning
 from sparrow.runtime import settings
 from sparrow.runtime.once import Once
 
@@ -24,6 +25,8 @@ __all__ = ["SplitRelation"]
 
 class SplitRelation:
     """A relation whose chunks are slices of those of another one.
+
+    A slice has a share of the elements of a chunk that lie in the box: other elements are not repeated.
 
     Parameters
     ----------
@@ -40,8 +43,8 @@ class SplitRelation:
 
     def __init__(self, relation: Relation, rows: int, growth: float) -> None:
         self.relation, self._rows, self._growth = relation, rows, growth
-        self._decoded: OrderedDict[int, Once[Block]] = OrderedDict()
-        """The chunks read last, by identity."""
+        self._decoded: OrderedDict[tuple[int, int], Once[Block]] = OrderedDict()
+        """The elements of the chunks read last, by identity and box."""
         self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
@@ -52,21 +55,20 @@ class SplitRelation:
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
         """Return slices of the chunks of the relation."""
-        return self._split(self.relation.chunks(box, order))
+        return self._split(self.relation.chunks(box, order), box)
 
     def split_runs(self, box: Box, order: tuple[int, ...]) -> tuple[list[Chunk], list[Chunk]]:
         """Return slices of the ordered chunks, and of those of append runs."""
         found = getattr(self.relation, "split_runs", None)
         first, runs = (self.relation.chunks(box, order), []) if found is None else found(box, order)
-        return self._split(first), self._split(runs)
+        return self._split(first, box), self._split(runs, box)
 
-    def _split(self, chunks: Sequence[Chunk]) -> list[Chunk]:
+    def _split(self, chunks: Sequence[Chunk], box: Box) -> list[Chunk]:
         out = []
         for chunk in chunks:
-            for start in range(0, chunk.rows, self._rows):
-                stop = None if start + self._rows >= chunk.rows else start + self._rows
-                rows = int((chunk.rows - start if stop is None else self._rows) * self._growth) + 1
-                out.append(Chunk(rows, chunk.low, chunk.high, (chunk, start, stop), False))
+            count = min(-(-chunk.rows // self._rows), tuning().max_slices)
+            rows = int(chunk.rows / max(count, 1) * self._growth) + 1
+            out += [Chunk(rows, chunk.low, chunk.high, (chunk, box, k, count), False) for k in range(count)]
         return out
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
@@ -74,14 +76,24 @@ class SplitRelation:
 
         The chunk that it is a slice of is decoded once for slices that are read together.
         """
-        whole, start, stop = chunk.ref
+        whole, box, k, count = chunk.ref
+        key = id(whole), id(box)
         with self._lock:
-            once = self._decoded.get(id(whole))
+            once = self._decoded.get(key)
             if once is None:
-                once = self._decoded[id(whole)] = Once(partial(self.relation.read, whole))
+                once = self._decoded[key] = Once(partial(self._decode, whole, box))
                 if len(self._decoded) > settings.current().threads + 1:
                     self._decoded.popitem(last=False)
-        return once().take(slice(start, stop))
+        block = once()
+        return block.take(slice(k * block.count // count, (k + 1) * block.count // count))
+
+    def _decode(self, chunk: Chunk, box: Box) -> Block:
+        """Return the elements of a chunk of the relation that lie in the box."""
+        block = self.relation.read(chunk)
+        inside = box.contains(block.coords)
+        for dim, members in box.members:
+            inside &= np.isin(block.coords[dim], members, kind="sort")
+        return block if inside.all() else block.take(inside.nonzero()[0])
 
     def row_lengths(self, leading: NDArray[Any]) -> NDArray[np.float64]:
         """Return the number of elements at leading coordinates, estimated for files."""

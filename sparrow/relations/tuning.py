@@ -17,6 +17,7 @@ class RelationTuning:
     min_partition_elements: int = parameter(1 << 17, "elements", "Smaller partitions of a product waste thread time.")
     max_partition_elements: int = parameter(1 << 19, "elements", "Larger partitions of a product balance badly.")
     max_pointers_per_element: int = parameter(8, "ratio", "Row pointers per element, above which CSR wastes memory.")
+    max_slices: int = parameter(1 << 12, "slices", "Slices of a chunk; more take longer to plan than to read.")
 
 
 tuning = Tunable("relations", RelationTuning(), strategies={"small_chunks": {"chunk_elements": 7}})
