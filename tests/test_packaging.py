@@ -45,7 +45,7 @@ def _files(folder: Path) -> set[str]:
 
 def test_the_wheel_holds_package_sql_and_datasets(unpacked_wheel: Path, repository: Path) -> None:
     found = _files(unpacked_wheel / "sparrow")
-    code = {name for name in _files(repository / "sparrow") if name.endswith((".py", ".typed"))}
+    code = {name for name in _files(repository / "sparrow") if name.endswith((".py", ".typed", ".html", ".js", ".css"))}
     assert code <= found
     for folder in ("sql", "ingest", "datasets"):
         expected = {f"_{folder}/{name}" for name in _files(repository / folder)}
