@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -113,11 +113,39 @@ def _read(scan: Scan, order: tuple[int, ...], is_picture: bool) -> tuple[list[Ch
     limit = limits.picture_chunks if is_picture else limits.repr_chunks
     if scan.relation.version is None:  # reading memory takes little time
         limit *= limits.memory_chunks_ratio
-    chunks = scan.relation.chunks(scan.view.box(), order)
-    numbers = spread_chunks(len(chunks), limit).tolist()
+    files = scan_reader.many_files(scan, order)
+    if files is None:
+        chunks = scan.relation.chunks(scan.view.box(), order)
+        numbers = spread_chunks(len(chunks), limit).tolist()
+    else:
+        chunks, numbers = _spread_over_files(scan, order, files, limit)
     read = scan_reader.reader(scan, order)
     emit("engines.survey", num_chunks=len(chunks), num_read=len(numbers))
     return chunks, numbers, ordered_map(lambda at: read(chunks[at]), numbers, settings.current().threads)
+
+
+def _spread_over_files(
+    scan: Scan, order: tuple[int, ...], files: list[Chunk], limit: int
+) -> tuple[list[Chunk], list[int]]:
+    """Return one chunk of each of some files beside all else, and their numbers.
+
+    All else are chunks of the rest of each file, which cannot be read. Only the footers of some files are read.
+    """
+    chunks: list[Chunk] = []
+    numbers: list[int] = []
+    dim, last = order[0], len(files) - 1
+    picked = spread_chunks(len(files), limit).tolist()
+    for at, file in enumerate(files):
+        is_apart = 0 < at < last and files[at - 1].high[dim] < file.low[dim] and file.high[dim] < files[at + 1].low[dim]
+        if at not in picked or not (is_apart or at in (0, last)):
+            chunks.append(file)
+            continue
+        own = scan_reader.chunks_between(scan, order, file.low[dim], file.high[dim])
+        chunk = own[0 if at == 0 else -1 if at == last else len(own) // 2]
+        rest = replace(file, rows=max(file.rows - chunk.rows, 0))
+        numbers.append(len(chunks) + (at == last))
+        chunks += [rest, chunk] if at == last else [chunk, rest]
+    return chunks, numbers
 
 
 def _add_ends(found: Survey, block: Block, rows: int, schema: Schema, is_ordered: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
+from sparrow import engines
 from sparrow.errors import InvalidValueError, NumberRangeError, ShapeError, UnsupportedError
 from sparrow.testing import observe, tune
 
@@ -256,6 +258,33 @@ def test_row_groups_read(tmp_path: Path) -> None:
         lazy = stored.topk(2, axis=1)
         assert not read
         assert lazy.nnz == sum(min(int(n), 2) for n in (stored.to_numpy() != 0).sum(axis=1))
+
+
+@pytest.mark.parametrize("rows", [5, 400])
+@tune("storage", group_rows=20, file_rows=100, row_group_slack=1000)
+def test_footers_of_many_files_are_read_as_needed(tmp_path: Path, rows: int) -> None:
+    dense = sp.random((rows, 2000 // rows * 5), density=0.4, seed=1).to_numpy()
+    stored = sp.asarray(dense).save(tmp_path / "A.sparrow")
+    expected = elements(dense)
+    assert len(stored.files()) > 30
+    for part, wanted in ((stored, expected), (stored[1:], None), (stored[:, 3:], None), (stored[::2], None)):
+        wanted = elements(part.to_numpy()) if wanted is None else wanted
+        for n in (1, 30, 500, 10**5):
+            same(part.head(n), wanted[:n])
+            same(part.tail(n), wanted[-n:])
+    for call, most in ((stored.head, 2), (stored.tail, 2), (stored.__repr__, 4), (stored._repr_html_, 20)):
+        A = sp.open(shutil.copytree(tmp_path / "A.sparrow", tmp_path / f"{call.__name__}.sparrow"))
+        with observe("storage.load_footer") as footers, observe("storage.read_row_group") as groups:
+            getattr(A, call.__name__)()
+        assert 0 < len(footers) <= most or rows == 5  # five rows lie in several files each
+        assert 0 < len(groups) <= 16
+    text = repr(stored).split("\n")
+    assert text[3].split()[:2] == [str(at) for at in expected[0][:2]]
+    assert text[-1].split()[:2] == [str(at) for at in expected[-1][:2]]
+    found = engines.survey(stored.__sparrow_scan__(), 3, True, (0, 1), 20).density
+    assert found is not None
+    assert found.sampled
+    assert found.counts.sum() == pytest.approx(len(expected))
 
 
 def test_bad_arguments() -> None:

@@ -29,12 +29,14 @@ from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
+    "chunks_between",
     "clip_to_view",
     "count_nnz",
     "is_row_list",
     "is_small",
     "iter_blocks",
     "iter_sorted_blocks",
+    "many_files",
     "map_blocks",
     "read_block",
     "read_element",
@@ -80,6 +82,26 @@ def split_runs(relation: Relation, box: Box, order: tuple[int, ...]) -> tuple[li
     """
     found = getattr(relation, "split_runs", None)
     return (relation.chunks(box, order), []) if found is None else found(box, order)
+
+
+def many_files(scan: Scan, order: tuple[int, ...]) -> list[Chunk] | None:
+    """Return the files of a scan as chunks that cannot be read, in sort order.
+
+    None if they are few, so that all their footers may be read, or cannot be read one after the other.
+    """
+    found, box = getattr(scan.relation, "file_bounds", None), scan.view.box()
+    if found is None or not order or box.members or box.ranges[order[0]].step != 1:
+        return None
+    files: list[Chunk] | None = found(box, order)
+    return files if files is not None and len(files) > tuning().listed_files else None
+
+
+def chunks_between(scan: Scan, order: tuple[int, ...], low: int, high: int) -> list[Chunk]:
+    """Return the chunks of a scan with leading coordinates from low to high."""
+    box, dim = scan.view.box(), order[0]
+    ranges = list(box.ranges)
+    ranges[dim] = range(max(ranges[dim].start, low), min(ranges[dim].stop, high + 1))
+    return scan.relation.chunks(Box(tuple(ranges)), order)
 
 
 def unordered_chunks(scan: Scan, order: tuple[int, ...]) -> list[Chunk]:

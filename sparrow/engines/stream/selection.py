@@ -5,7 +5,7 @@ Each keeps as many elements as it returns, so memory is bounded by the result an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -82,22 +82,45 @@ def first_elements(scan: Scan, n: int, last: bool = False) -> Block:
         sign = -1 if last else 1
         found = _smallest(scan, n, lambda block: np.zeros(block.count, np.int8), f"{n} elements", sign)
         return found if not last else found.take(slice(None, None, -1))
-    chunks = scan.relation.chunks(scan.view.box(), order)
-    return _read_until(scan, order, chunks[::-1] if last else chunks, n, last)
+    return _read_until(scan, order, _list_chunks(scan, order, last), n, last)
 
 
-def _read_until(scan: Scan, order: tuple[int, ...], chunks: list[Chunk], n: int, last: bool) -> Block:
+def _list_chunks(scan: Scan, order: tuple[int, ...], last: bool) -> Iterator[Chunk]:
+    """Yield the chunks in order, or the last one first.
+
+    The footers of many files are read as they are needed.
+    """
+    files = scan_reader.many_files(scan, order)
+    if files is None:
+        chunks = scan.relation.chunks(scan.view.box(), order)
+        yield from reversed(chunks) if last else chunks
+        return
+    dim, end = order[0], scan.view.base_shape[order[0]] - 1
+    listed = yielded = 0
+    while listed < len(files):
+        listed = min(2 * listed + 1, len(files))  # so few footers are read again
+        bounds = (files[-listed].low[dim], end) if last else (0, files[listed - 1].high[dim])
+        chunks = scan_reader.chunks_between(scan, order, *bounds)
+        yield from chunks[: len(chunks) - yielded][::-1] if last else chunks[yielded:]
+        yielded = len(chunks)
+
+
+def _read_until(scan: Scan, order: tuple[int, ...], chunks: Iterator[Chunk], n: int, last: bool) -> Block:
     """Return n elements of chunks, which are read in turn."""
     read = scan_reader.reader(scan, order)
     threads, width = settings.current().threads, scan.schema.element_bytes()
     parts: list[Block] = []
-    missing, at = n, 0
+    missing = n
     with memory.reserve(0, f"{n} elements", "ask for fewer, or read them with to_batches()") as room:
-        while missing and at < len(chunks):
+        while missing:
             batch: list[Chunk] = []
-            while at < len(chunks) and sum(chunk.rows for chunk in batch) < missing and len(batch) < 2 * threads:
-                batch.append(chunks[at])
-                at += 1
+            while sum(chunk.rows for chunk in batch) < missing and len(batch) < 2 * threads:
+                following = next(chunks, None)
+                if following is None:
+                    break
+                batch.append(following)
+            if not batch:
+                break
             for block in ordered_map(read, batch, min(threads, len(batch))):
                 count = min(block.count, missing)
                 part = block.take(slice(block.count - count, None) if last else slice(count))

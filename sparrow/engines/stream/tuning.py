@@ -77,6 +77,9 @@ class StreamTuning:
     min_batch_elements: int = parameter(1 << 20, "elements", "Smaller slices are evaluated as rows of a partition.")
     batch_copies: float = parameter(16, "ratio", "Copies of a slice in memory; slices that fit so are not batched.")
     max_open_batches: int = parameter(2, "slices", "Slices with open cursors: one finishes while the next begins.")
+    listed_files: int = parameter(
+        8, "files", "Footers read to find the first elements; of more files they are read as they are needed."
+    )
     sampled_share: int = parameter(
         50,
         "ratio",

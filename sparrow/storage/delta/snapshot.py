@@ -348,6 +348,19 @@ class Snapshot:
             return plan_chunks(parts, box=box)
         return self._groups(table, box)
 
+    def file_bounds(self, box: Box, order: tuple[int, ...]) -> list[Chunk] | None:
+        """Return the files that may hold elements of a box as chunks, by the log.
+
+        They cannot be read; nothing is read to list them. None with append runs, which lie between the others.
+        """
+        table = self.table(order)
+        if self.runs and table is self.base:
+            return None
+        return [
+            Chunk(int(table.rows[at]), tuple(table.low[at].tolist()), tuple(table.high[at].tolist()), None)
+            for at in self._select_files(table, box)
+        ]
+
     def split_runs(self, box: Box, order: tuple[int, ...] | None = None) -> tuple[list[Chunk], list[Chunk]]:
         """Return the row groups of :meth:`chunks` and of append runs, unmerged.
 
