@@ -54,6 +54,7 @@ SLOW = frozenset({
     "tests/tensor/test_labels.py", "tests/tensor/test_reductions.py", "tests/test_notebooks.py",
     "tests/test_install.py", "tests/test_site.py", "tests/test_screenshots.py", "tests/walks",
     "tests/engines/stream/test_batched.py", "tests/engines/stream/test_dense.py", "tests/functions/test_products.py",
+    "tests/engines/cluster",
     "tests/engines/test_choice.py", "tests/engines/test_repeats.py", "tests/engines/stream/test_repeats.py",
     "tests/engines/stream/test_budget.py", "tests/engines/stream/test_physical.py", "tests/functions/test_neighbors.py",
     "tests/io/test_suggestions.py", "tests/io/base/test_label_texts.py", "tests/tensor/test_swaps.py",

@@ -184,7 +184,7 @@ CASES: list[tuple[str, type[Exception], list[str]]] = [
     ("sp.optim.SGD(0.1, momentum=0.5, nesterov=np.ones(2))", ValueError, ["nesterov must be", "got array([1., 1.])"]),
     ("sp.config(memory_limit=float('inf'))", ValueError, ["inf"]),
     ("sp.config(temp_directory=3.5)", TypeError, ["temp_directory must be", "got 3.5"]),
-    ("sp.config(engine='foo')", ValueError, ["engine must be", "got 'foo'", "'auto', 'cupy', 'duckdb', 'stream'"]),
+    ("sp.config(engine='foo')", ValueError, ["engine must be", "got 'foo'", "'auto', 'cupy', 'dask'"]),
     ("sp.config(storage_options='x')", ValueError, ["AWS_REGION"]),
     ("sp.config(deterministic='no')", ValueError, ["deterministic must be", "got 'no'", "True or False"]),
     ("sp.config(progress='maybe')", ValueError, ["progress must be", "got 'maybe'"]),

@@ -104,7 +104,10 @@ def test_imports_match_dependencies(repository: Path, project: dict[str, Any]) -
     declared = _names(project["project"]["dependencies"])
     extras = project["project"]["optional-dependencies"]
     optional = set().union(
-        *(_names(extras[name]) for name in ("notebook", "gpu", "torch", "sparse", "pandas", "sklearn", "cloud", "hdf5"))
+        *(
+            _names(extras[name])
+            for name in ("notebook", "gpu", "torch", "sparse", "pandas", "sklearn", "cloud", "hdf5", "dask")
+        )
     )
     optional |= {"sklearn"} if "scikit-learn" in optional else set()
     optional |= {"IPython"} if "ipython" in optional else set()

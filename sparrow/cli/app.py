@@ -107,6 +107,15 @@ def general(
     progress: Annotated[
         bool | None, typer.Option("--progress/--no-progress", help="Progress bars. [default: in a terminal]")
     ] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Engine, such as stream, processes or dask. [default: auto]")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS|N", help="Scheduler of engine dask; number of processes.")
+    ] = None,
+    scratch: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Folder that all machines of a cluster share.")
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Write the version.")
     ] = False,
@@ -123,10 +132,13 @@ def general(
       sparrow show a9a.sparrow/X "5:9"
       sparrow sql "select col, count(*) from X group by col" X=a9a.sparrow/X
     """
-    if any(each is not None for each in (memory_limit, threads, temp_directory, progress)):
+    if any(each is not None for each in (memory_limit, threads, temp_directory, progress, engine, cluster, scratch)):
         from sparrow.runtime import settings
 
-        settings.config(memory_limit=memory_limit, threads=threads, temp_directory=temp_directory, progress=progress)
+        settings.config(
+            memory_limit=memory_limit, threads=threads, temp_directory=temp_directory, progress=progress, engine=engine,
+            cluster=cluster, scratch=scratch,
+        )  # fmt: skip
 
 
 def program() -> typer.Typer:

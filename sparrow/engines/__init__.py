@@ -21,6 +21,7 @@ from sparrow.engines.run import (
     iter_sorted_blocks,
     open_partitions,
     reduce_all,
+    write_files,
 )
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.summaries import (
@@ -40,5 +41,5 @@ __all__ = [
     "evaluate", "evaluate_array", "evaluate_dense", "evaluate_element", "evaluate_many", "explain", "explained",
     "first_elements", "histogram", "iter_blocks",
     "iter_sorted_blocks", "open_partitions", "reduce_all", "register", "register_select", "sample_elements",
-    "scan_chunks", "sorted_order", "survey", "unregister", "value_range",
+    "scan_chunks", "sorted_order", "survey", "unregister", "value_range", "write_files",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from sparrow.engines.duckdb.predicate import view_predicates
 from sparrow.engines.fallback import optimize_for, unsupported_nodes
 from sparrow.engines.plan_entry import PlanEntry, format_schema
 from sparrow.engines.profile import Profile
-from sparrow.engines.protocol import CostEstimator, Engine
+from sparrow.engines.protocol import CostEstimator, Engine, TaskEngine
 from sparrow.engines.sort_orders import product_order, scan_order
 from sparrow.engines.tuning import tuning
 from sparrow.plan import Contraction, Dense, Node, Root, Scan, matrix_form, nodes_below, scans_of
@@ -185,6 +185,8 @@ class PlanTree:
         """The nodes, each before its operands."""
         if reason:
             self.entries[0].details.insert(1, ("choice", reason))
+        if isinstance(engine, TaskEngine):
+            self.entries[0].details += engine.describe_rounds(self.root)
 
     def plan(
         self,

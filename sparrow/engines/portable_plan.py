@@ -133,6 +133,8 @@ class PortablePlan:
         The roots. Labels of a root without a view travel with it, those of other nodes do not.
     pack_array
         Packs arrays, by default as they are.
+    materialize
+        Returns a relation in memory for one that is neither stored nor in memory; by default it is pickled as it is.
 
     Raises
     ------
@@ -149,12 +151,17 @@ class PortablePlan:
     (3, 3)
     """
 
-    __slots__ = ("_flat", "_pack_array", "_scans")
+    __slots__ = ("_flat", "_materialize", "_pack_array", "_scans")
 
-    def __init__(self, scans: Sequence[Scan], pack_array: PackArray = lambda array: array) -> None:
+    def __init__(
+        self,
+        scans: Sequence[Scan],
+        pack_array: PackArray = lambda array: array,
+        materialize: Callable[[Relation], Relation] = lambda relation: relation,
+    ) -> None:
         self._scans: list[Scan] | None = list(scans)
         self._flat: tuple[list[Any], list[Scan], _Labels] | None = None
-        self._pack_array = pack_array
+        self._pack_array, self._materialize = pack_array, materialize
 
     @classmethod
     def _of(cls, flat: tuple[list[Any], list[Scan], _Labels]) -> Self:
@@ -178,7 +185,7 @@ class PortablePlan:
         return self._scans
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self)._of, (_Flattening(self.scans, self._pack_array).flat,)
+        return type(self)._of, (_Flattening(self.scans, self._pack_array, self._materialize).flat,)
 
     def __copy__(self) -> Self:
         return self  # plans do not change
@@ -190,8 +197,10 @@ class PortablePlan:
 class _Flattening:
     """The entries of a plan, in topological order."""
 
-    def __init__(self, scans: Sequence[Scan], pack_array: PackArray) -> None:
-        self._pack_array = pack_array
+    def __init__(
+        self, scans: Sequence[Scan], pack_array: PackArray, materialize: Callable[[Relation], Relation]
+    ) -> None:
+        self._pack_array, self._materialize = pack_array, materialize
         self._entries: list[Any] = []
         self._numbers: dict[Hashable, int] = {}
         self._arrays: dict[int, Any] = {}
@@ -220,6 +229,8 @@ class _Flattening:
         return Scan(self._number(scan.source), scan.view, scan.schema)  # type: ignore[arg-type]
 
     def _pack_relation(self, relation: Relation) -> Any:
+        if not isinstance(relation, Snapshot | MemoryRelation):
+            relation = self._materialize(relation)
         if isinstance(relation, Snapshot):
             return StoredSource(relation.path, relation.version)
         if isinstance(relation, MemoryRelation):

@@ -11,8 +11,9 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Reduce, Root, Scan
+from sparrow.storage import DataFile
 
-__all__ = ["CostEstimator", "DeviceEngine", "Engine", "EngineName", "device_of"]
+__all__ = ["CostEstimator", "DeviceEngine", "Engine", "EngineName", "TaskEngine", "device_of"]
 
 EngineName: TypeAlias = str
 """Name of a registered engine, or "auto"."""
@@ -87,6 +88,17 @@ class CostEstimator(Protocol):
 
     def costs(self, root: Root) -> str:
         """Return the estimated costs of a node, for plans; empty if they are unknown."""
+
+
+@runtime_checkable
+class TaskEngine(Protocol):
+    """An engine that runs tasks in other processes."""
+
+    def describe_rounds(self, root: Root) -> list[tuple[str, str]]:
+        """Return the tasks of a root, for plans, as pairs of a name and a text."""
+
+    def write_files(self, scan: Scan, folder: str, profile: str) -> list[DataFile] | None:
+        """Write the elements of a scan to data files; None if this process should."""
 
 
 @runtime_checkable

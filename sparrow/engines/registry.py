@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 
+from sparrow.engines.cluster import Cluster
 from sparrow.engines.cupy import CuPy
 from sparrow.engines.duckdb import DuckDB
 from sparrow.engines.protocol import Engine
@@ -17,7 +18,7 @@ from sparrow.runtime import settings
 
 __all__ = ["ENGINES", "STREAM", "engine_for", "names", "register", "unregister"]
 
-_PLANNED = {"spark": "the engine for clusters is not part of this version"}
+_PLANNED = {"spark": "not part of this version", "ray": "not part of this version"}
 
 STREAM = Stream()
 """The engine that supports every node, to which others fall back."""
@@ -65,7 +66,7 @@ def _load(name: str) -> Engine | None:
     return None
 
 
-for _engine in (STREAM, DuckDB(), CuPy()):
+for _engine in (STREAM, DuckDB(), CuPy(), Cluster("processes"), Cluster("dask")):
     register(_engine)
 
 ENGINES = ("auto", *sorted(_engines))

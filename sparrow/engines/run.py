@@ -15,7 +15,7 @@ from sparrow.core.schema import check_array_ndim
 from sparrow.engines.choice import PersistedProduct, choose, given_engine
 from sparrow.engines.explain import Plan, PlanTree
 from sparrow.engines.fallback import lower_with_fallback
-from sparrow.engines.protocol import Engine
+from sparrow.engines.protocol import Engine, TaskEngine
 from sparrow.engines.registry import STREAM
 from sparrow.engines.repeats import RepeatedProducts
 from sparrow.engines.stream import lower, scan_reader
@@ -28,10 +28,11 @@ from sparrow.plan import Contraction, Dense, Factors, Node, Reduce, Root, Scan, 
 from sparrow.relations.protocol import Relation
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
+from sparrow.storage import DataFile
 
 __all__ = [
     "count_nnz", "evaluate", "evaluate_array", "evaluate_dense", "evaluate_element", "evaluate_many", "explain",
-    "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all",
+    "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all", "write_files",
 ]  # fmt: skip
 
 
@@ -98,6 +99,22 @@ def iter_sorted_blocks(scan: Scan, engine: str = "auto") -> Iterator[Block]:
     with trace(scan, run, choice.reason) as tracer:
         for block in run.iter_blocks(*_lower(run, tracer.scans)):
             yield tracer.block(block)
+
+
+def write_files(scan: Scan, folder: str, profile: str) -> list[DataFile] | None:
+    """Write the elements of a scan to data files in tasks of the configured engine.
+
+    Returns
+    -------
+    list of DataFile or None
+        None if the engine has no tasks, or this process should write them.
+    """
+    run = choose(scan).engine
+    if not isinstance(run, TaskEngine):
+        return None
+    with trace(scan, run) as tracer:
+        (lowered,) = _lower(run, tracer.scans)
+        return run.write_files(lowered, folder, profile)
 
 
 def iter_blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:

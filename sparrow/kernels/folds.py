@@ -42,6 +42,8 @@ class Fold(ABC):
     """True if elements must come with their positions in the group, ascending."""
     scatters = True
     """True if groups may be the elements of dense arrays."""
+    is_exact = False
+    """True if the order of elements does not change bits."""
 
     @abstractmethod
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
@@ -73,6 +75,11 @@ class UfuncFold(Fold):
     prepare: Callable[[NDArray[Any]], NDArray[Any]] | None = None
     """Function applied to the values first."""
 
+    @property
+    def is_exact(self) -> bool:  # type: ignore[override]
+        """True if the order of elements does not change bits."""
+        return self.dtype.kind in "biu" or self.ufunc not in (np.add, np.multiply)
+
     def _prepare_values(self, values: NDArray[Any]) -> NDArray[Any]:
         if self.prepare is not None:
             values = self.prepare(values)
@@ -80,11 +87,15 @@ class UfuncFold(Fold):
         return values.astype(self.dtype, copy=False).view(self.dtype.type)
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
-        """Return the state of each run; sums are pairwise within a run."""
+        """Return the state of each run, with the same bits beside any other runs."""
         prepared = self._prepare_values(values)
-        if len(starts) == 1:  # reduceat has no vector instructions for extremes
-            return (self.ufunc.reduce(prepared, keepdims=True),)
+        if len(starts) == 1:  # reduceat has no vector instructions for one long run
+            return (self.ufunc.reduce(prepared[1:], keepdims=True, initial=prepared[0]),)
         return (self.ufunc.reduceat(prepared, starts),)
+
+    def total(self, values: NDArray[Any]) -> State:
+        """Return the state of all values as one group, summed as ``numpy.sum`` does."""
+        return (self.ufunc.reduce(self._prepare_values(values), keepdims=True),)
 
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
         """Merge states of groups."""
@@ -172,6 +183,7 @@ class ExtremumFold(Fold):
     dtype: np.dtype[Any]
     largest: bool
     needs_positions = True
+    is_exact = True
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
@@ -255,6 +267,11 @@ class MappedFold(Fold):
     def needs_positions(self) -> bool:  # type: ignore[override]
         """True if elements must come with their positions in the group."""
         return self.fold.needs_positions
+
+    @property
+    def is_exact(self) -> bool:  # type: ignore[override]
+        """True if the order of elements does not change bits."""
+        return self.fold.is_exact
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]

@@ -202,8 +202,10 @@ class MemoryRelation:
             return out
         start, stop = self._rows(box)
         size = tuning().chunk_elements
-        for first in range(start, stop, size):
-            last = min(first + size, stop)
+        for begin in range(
+            start - start % size, stop, size
+        ):  # the same chunks for all boxes, so sums have the same bits
+            first, last = max(begin, start), min(begin + size, stop)
             if ndim:
                 leading = self.block.coords[0]
                 low = (int(leading[first]), *low[1:])

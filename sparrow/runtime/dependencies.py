@@ -19,6 +19,7 @@ class Optional(NamedTuple):
 
 OPTIONAL = {
     "cupy": Optional("CuPy", "cupy-cuda12x", " (cupy-cuda13x for CUDA 13)"),
+    "distributed": Optional("Dask", "distributed"),
     "h5py": Optional("h5py", "h5py"),
     "matplotlib": Optional("Matplotlib", "matplotlib"),
     "obstore": Optional("obstore", "obstore"),

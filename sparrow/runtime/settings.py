@@ -73,6 +73,10 @@ class Settings:
     """Join of differing labels; ``"auto"`` is outer, but inner for products and quotients."""
     device: str = "none"
     """Engine with a device that ``"auto"`` may choose; ``"none"`` for none."""
+    cluster: Any = None
+    """Session or address of a cluster, or number of processes; None for the active one."""
+    scratch: str | None = None
+    """Folder that this process and its tasks share; None for ``temp_directory``."""
     append_runs: int = 16
     """Maximal number of append runs of a stored tensor before compaction."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -235,6 +239,12 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
     device
         Engine with a device, ``"cupy"``, that ``"auto"`` may choose for products large enough to pay for the transfer;
         float sums may then round differently. The default, ``"none"``, never chooses one.
+    cluster
+        Where ``engine="dask"`` runs tasks: a ``distributed.Client`` or the address of its scheduler, by default the
+        active client. For ``engine="processes"`` a number of processes, by default one per processor.
+    scratch
+        Folder, shared by all machines of a cluster, for arrays between this process and its tasks; by default
+        ``temp_directory``.
     join
         How differing labels of operands are joined: "outer" keeps all, "inner" the common ones, "left" those of the
         first operand, and "exact" raises ``LabelError``. The default, ``"auto"``, is "inner" for products and
@@ -269,6 +279,8 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         deterministic: bool | None = None,
         engine: str | None = None,
         device: str | None = None,
+        cluster: Any = None,
+        scratch: str | os.PathLike[str] | None = None,
         join: Literal["auto", "exact", "outer", "inner", "left"] | None = None,
         append_runs: int | None = None,
         storage_options: Mapping[str, str] | None = None,
@@ -286,11 +298,11 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
                 raise InvalidValueError(f"threads must be an integer of at least 1, got {threads!r}")
             overrides["threads"] = int(threads)
         if temp_directory is not None:
-            overrides["temp_directory"] = check_path(temp_directory, "temp_directory")
-            if not os.path.isdir(overrides["temp_directory"]):
-                raise InvalidValueError(
-                    f"temp_directory must be an existing directory, got {overrides['temp_directory']!r}"
-                )
+            overrides["temp_directory"] = _check_directory("temp_directory", temp_directory)
+        if scratch is not None:
+            overrides["scratch"] = _check_directory("scratch", scratch)
+        if cluster is not None:
+            overrides["cluster"] = cluster
         for name, flag in (("progress", progress), ("deterministic", deterministic)):
             if flag is not None:
                 overrides[name] = check_flag(name, flag)
@@ -358,6 +370,14 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
                 _scope.reset(self._token)
                 return
         self.has_ended = True
+
+
+def _check_directory(setting: str, path: str | os.PathLike[str]) -> str:
+    """Return the path of an existing directory."""
+    found = check_path(path, setting)
+    if not os.path.isdir(found):
+        raise InvalidValueError(f"{setting} must be an existing directory, got {found!r}")
+    return found
 
 
 def _check_engine(setting: str, name: Any) -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["OPTIONAL", "REQUIRED", "show_versions", "versions"]
+__all__ = ["OPTIONAL", "REQUIRED", "package_version", "show_versions", "versions"]
 
 REQUIRED = (
     *("pyarrow", "duckdb", "numpy", "scipy", "polars", "deltalake", "numba", "llvmlite", "threadpoolctl", "rich"),
@@ -19,9 +19,14 @@ REQUIRED = (
 
 OPTIONAL = (
     *("matplotlib", "jupyter", "cupy-cuda12x", "torch", "sparse", "pandas", "scikit-learn", "h5py", "obstore"),
-    *("networkx", "jupytext", "ipython", "ipywidgets"),
+    *("networkx", "distributed", "jupytext", "ipython", "ipywidgets"),
 )
 """Packages that some functions use if installed."""
+
+
+def package_version() -> str:
+    """Return the version of sparrow."""
+    return str(sys.modules["sparrow"].__version__)  # already imported; an import statement would violate the layers
 
 
 def versions() -> dict[str, dict[str, Any]]:
@@ -29,9 +34,8 @@ def versions() -> dict[str, dict[str, Any]]:
 
     The version of a package that is not installed is None.
     """
-    package = sys.modules["sparrow"]  # already imported; an import statement would violate the layers
     system = {
-        "sparrow": package.__version__,
+        "sparrow": package_version(),
         "python": sys.version.replace("\n", " "),
         "executable": sys.executable,
         "machine": platform.platform(),

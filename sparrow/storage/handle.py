@@ -49,7 +49,7 @@ from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.paths import absolute_path
 from sparrow.storage.parquet.layout import Sizes, check_profile
 from sparrow.storage.parquet.sort_orders import build_order
-from sparrow.storage.parquet.writer import TensorWriter
+from sparrow.storage.parquet.writer import DataFile, TensorWriter
 from sparrow.storage.tuning import tuning
 from sparrow.storage.vacuum import vacuum
 from sparrow.storage.verify import Finding, verify
@@ -610,6 +610,7 @@ def save(
     report: Mapping[str, int] | None = None,
     sizes: Sizes | None = None,
     storage_options: Mapping[str, str] | None = None,
+    write_files: Callable[[str], Sequence[DataFile] | None] | None = None,
 ) -> StoredHandle:
     """Store a tensor; it becomes visible in one step, or not at all.
 
@@ -637,6 +638,8 @@ def save(
         Target sizes of files and row groups.
     storage_options
         Options of an object store.
+    write_files
+        Writes the blocks to data files of a folder in other processes; None where this process should.
 
     Raises
     ------
@@ -646,13 +649,15 @@ def save(
         If the disk is full.
     """
     with stage_folder(path, overwrite, storage_options) as folder:
-        dtypes = [schema.coordinate_dtype(dim) for dim in range(schema.ndim)]
-        with TensorWriter(
-            folder, schema.dims, schema.dtype, profile=profile, coordinate_dtypes=dtypes, sizes=sizes
-        ) as writer:
-            for block in blocks:
-                writer.write(block)
-            files = writer.finish()
+        files = None if write_files is None else write_files(os.fspath(folder))
+        if files is None:
+            with TensorWriter(
+                folder, schema.dims, schema.dtype, profile=profile, coordinate_dtypes=schema.coordinate_dtypes,
+                sizes=sizes,
+            ) as writer:  # fmt: skip
+                for block in blocks:
+                    writer.write(block)
+                files = writer.finish()
         create(folder, schema, files, labels=labels, profile=profile, operation=operation, extra=extra, report=report)
         for order in orders:
             build_order(Snapshot(Log.open(os.fspath(folder))), order, sizes or Sizes())

@@ -78,6 +78,7 @@ class StorageMethods(LabelMethods):
             labels=read_labels(scan),
             orders=[check_permutation(self._axis_numbers(order), self.ndim) for order in self._check_orders(orders)],
             storage_options=storage_options,
+            write_files=lambda folder: engines.write_files(scan, folder, profile),
         )
         return type(self)(handle)
 

@@ -1,6 +1,7 @@
 """Every engine, the plain twin among them, for whoever asks for ``engine``.
 
-That for GPUs computes on one where there is one, and else on a device of NumPy and SciPy.
+That for GPUs computes on one where there is one, and else on a device of NumPy and SciPy. That for processes cuts the
+smallest tensors into tasks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sparrow.errors import MissingDependencyError
 from tests.engines.standin import StandIn
 from tests.engines.toy import Toy
 
-ENGINES = ("stream", "duckdb", "cupy", "toy")
+ENGINES = ("stream", "duckdb", "cupy", "processes", "toy")
 
 
 def device() -> Callable[[], Device]:
@@ -35,7 +36,8 @@ def every() -> Iterator[None]:
     unregister("cupy")
     register(CuPy(device()))
     register(Toy())
-    yield
+    with sparrow.testing.strategy("tiny_tasks"):
+        yield
     unregister("toy")
     unregister("cupy")
     register(CuPy())

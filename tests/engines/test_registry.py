@@ -46,11 +46,12 @@ class Unknown(Node):
 
 
 def test_docs_list_the_support_of_every_node() -> None:
-    rows = ["| Node | cupy | duckdb | stream |", "|---|---|---|---|"]
+    columns = ("cupy", "duckdb", "processes", "stream")
+    rows = [f"| Node | {' | '.join(columns)} |", "|---|---|---|---|---|"]
     reasons: dict[tuple[str, str, str], list[str]] = {}
     for kind in KINDS:
         marks = []
-        for name in ("cupy", "duckdb", "stream"):
+        for name in columns:
             mark, reason = engines.engine_for(name).support(kind)
             assert mark in MARKS
             assert mark == "yes" or reason
@@ -74,10 +75,12 @@ def test_unknown_node_is_named(engine: str) -> None:
 
 
 def test_register_by_name() -> None:
-    assert names() == ("auto", "cupy", "duckdb", "stream", "toy")
+    assert names() == ("auto", "cupy", "dask", "duckdb", "processes", "stream", "toy")
     with pytest.raises(InvalidValueError, match="registered already"):
         engines.register(Toy())
-    with pytest.raises(InvalidValueError, match="use one of 'auto', 'cupy', 'duckdb', 'stream', 'toy'"):
+    with pytest.raises(
+        InvalidValueError, match="use one of 'auto', 'cupy', 'dask', 'duckdb', 'processes', 'stream', 'toy'"
+    ):
         engines.engine_for("gpu")
 
 
@@ -113,7 +116,7 @@ def test_products_of_expressions(engine: str) -> None:
 
 
 def test_planned_engines_are_named() -> None:
-    with pytest.raises(UnsupportedError, match="engine='spark': the engine for clusters"):
+    with pytest.raises(UnsupportedError, match="engine='spark': not part of this version; use 'auto'"):
         sp.eye(3).compute("spark")
     with pytest.raises(InvalidValueError, match=r"engine must be one of 'auto', 'cupy'.*, got 'spark'"):
         sp.config(engine="spark")

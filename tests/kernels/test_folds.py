@@ -123,3 +123,16 @@ def test_sums_wrap_and_widen() -> None:
     state = fold.empty(1)
     fold.scatter(state, np.zeros(3, np.int64), small, None)
     assert state[0].tolist() == [300]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int64"])
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 130, 5000])
+def test_a_run_alone_has_the_same_bits(dtype: str, length: int) -> None:
+    rng = np.random.default_rng(length)
+    values = (rng.standard_normal(length) * 10.0 ** rng.integers(-5, 6, length)).astype(dtype)
+    for ufunc in (np.add, np.multiply, np.maximum, np.logical_or):
+        fold = UfuncFold(ufunc, np.dtype(bool if ufunc is np.logical_or else dtype), 0)
+        with np.errstate(all="ignore"):
+            alone = fold.runs(values, np.zeros(1, np.int64), None)[0]
+            beside = fold.runs(np.concatenate([values, values[:3]]), np.array([0, length]), None)[0][:1]
+        assert alone.tobytes() == beside.tobytes()

@@ -107,7 +107,10 @@ def test_engine_must_be_a_name(engine: Any) -> None:
 
 def test_engine_must_be_registered() -> None:
     before = current()
-    with pytest.raises(InvalidValueError, match="engine must be one of 'auto', 'cupy', 'duckdb', 'stream', got 'mine'"):
+    with pytest.raises(
+        InvalidValueError,
+        match="engine must be one of 'auto', 'cupy', 'dask', 'duckdb', 'processes', 'stream', got 'mine'",
+    ):
         config(engine="mine", threads=1)
     with pytest.raises(InvalidValueError, match="got 'mine'"):
         config.engine = "mine"

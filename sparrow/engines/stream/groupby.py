@@ -26,11 +26,12 @@ from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, flat_positions
 from sparrow.kernels.folds import ExtremumFold, Fold, State, UfuncFold
 from sparrow.kernels.runs import group_starts, run_lengths
-from sparrow.plan import Scan
+from sparrow.plan import Node, Scan
+from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["GroupBy", "GroupState", "first_extreme", "is_in_flat_order", "num_lanes"]
+__all__ = ["GroupBy", "GroupState", "adds_rows_alone", "first_extreme", "is_in_flat_order", "num_lanes"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,6 +144,27 @@ class GroupBy:
         leading = found.coords[0].astype(dtype) + np.asarray(start, dtype)
         return GroupState((leading, *found.coords[1:]), found.counts, found.states)
 
+    def scalar_chunks(self) -> list[Chunk] | None:
+        """Return the chunks whose states, merged in order, are the only group.
+
+        None if some axes stay, or positions or a small input lead to another strategy.
+        """
+        scan = self.scan
+        if self.kept or scan.view.size == 0 or scan_reader.is_small(scan):
+            return None
+        if any(fold.needs_positions for fold in self.folds):
+            return None
+        return scan_reader.unordered_chunks(scan, _order(scan, ()))
+
+    def chunk_states(self, chunks: Sequence[Chunk]) -> Iterator[GroupState]:
+        """Yield the states of some of :meth:`scalar_chunks`."""
+        aggregate = _Aggregator(self.scan.schema.shape, (), self.folds)
+        yield from scan_reader.map_blocks(self.scan, aggregate, _order(self.scan, ()), chunks, ())
+
+    def merge_states(self, states: Iterable[GroupState]) -> None:
+        """Merge the states of all chunks, in their order, into the only group."""
+        self._all = self._concat_groups(self.scan, list(_merge_adjacent(iter(states), self.folds)))
+
     def pin(self, start: int, stop: int) -> object:
         """Return an object that lets reads of rows [start, stop) share a cursor.
 
@@ -212,6 +234,22 @@ class GroupBy:
             aggregate = _Aggregator(permuted.schema.shape, tuple(range(len(kept))), self.folds)
             parts = ordered_map(aggregate, scan_reader.iter_sorted_blocks(permuted), settings.current().threads)
         yield from _merge_adjacent(parts, self.folds)
+
+
+def adds_rows_alone(scan: Scan, kept: tuple[int, ...], folds: Sequence[Fold]) -> bool:
+    """Return whether groups of a row have the same bits beside any other rows.
+
+    Parameters
+    ----------
+    scan, kept, folds
+        As for :class:`GroupBy`; the scan may also be one of a node.
+    """
+    if all(fold.is_exact for fold in folds):
+        return True
+    if isinstance(scan.source, Node):
+        return _leads(scan.view, kept, tuple(range(scan.source.schema.ndim)))
+    order = _order(scan, kept)
+    return _leads(scan.view, kept, order) and not scan_reader.split_runs(scan.relation, scan.view.box(), order)[1]
 
 
 def _width(folds: Iterable[Fold]) -> int:
@@ -286,8 +324,13 @@ class _Aggregator:
         starts = group_starts(columns, block.count)
         positions = _reduced_positions(block, self._kept, self._shape, self._folds)
         with np.errstate(all="ignore"):
-            states = tuple([fold.runs(block.values, starts, positions) for fold in self._folds])
+            states = tuple([self._aggregate(fold, block.values, starts, positions) for fold in self._folds])
         return GroupState(tuple([c[starts] for c in columns]), run_lengths(starts, block.count), states)
+
+    def _aggregate(self, fold: Fold, values: NDArray[Any], starts: NDArray[np.int64], positions: Any) -> State:
+        if not self._kept and isinstance(fold, UfuncFold):
+            return fold.total(values)
+        return fold.runs(values, starts, positions)
 
 
 def _merge_adjacent(parts: Iterator[GroupState], folds: Sequence[Fold]) -> Iterator[GroupState]:

@@ -108,6 +108,10 @@ class PhysicalOperator(CSRChunks):
                     self._bounds = self.partitions() if self.schema.shape else (0, 1)
         return self._bounds
 
+    def set_partitions(self, bounds: Sequence[int]) -> None:
+        """Compute the partitions that another process chose for the same plan."""
+        self._bounds = bounds
+
     # -- Relation ------------------------------------------------------------------------------------
 
     @property

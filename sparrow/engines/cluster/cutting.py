@@ -1,0 +1,159 @@
+"""Ranges of the leading axis of a plan, of about equal work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from sparrow.core.indexing import RangeAxis
+from sparrow.engines.cluster.tuning import tuning
+from sparrow.engines.sort_orders import scan_order
+from sparrow.engines.stream.partitioning import partition_bounds
+from sparrow.plan import Contraction, Scan, nodes_below, optimize_plan
+from sparrow.plan.estimates import estimate_contraction
+from sparrow.runtime.progress import format_quantity
+
+__all__ = ["Cut", "cut_chunks", "cut_rows", "widen_ranges"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bounds of the tasks of a round, or the reason for having none."""
+
+    bounds: tuple[int, ...] = ()
+    """Ascending, from 0 to the length of the axis."""
+    reason: str = ""
+    """Why there are no tasks; empty if there are."""
+    elements: float = 0
+    """Estimated elements and products of all tasks."""
+    nbytes: int = 0
+    """Bytes that the tasks read of files and arrays, if each reads its range."""
+
+    def describe(self) -> str:
+        """Return a line for plans."""
+        if self.reason:
+            return f"none, computed in this process: {self.reason}"
+        tasks = len(self.bounds) - 1
+        size = format_quantity(self.nbytes, "bytes")
+        return f"1 round of {tasks} tasks, {self.elements / tasks:.3g} elements each, {size} read in all"
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A scan of a relation at the bottom of a plan."""
+
+    scan: Scan
+    rows: int
+    nbytes: int
+
+
+def _leaves(scan: Scan) -> list[_Leaf]:
+    """Return the scans of relations of an optimized plan. Reads footers."""
+    (root,) = optimize_plan([scan])
+    out = []
+    for each in (root, *(below for node in nodes_below([root]) for below in node.scans)):
+        if each.step is None and each.view.size:
+            stats = each.relation.stats(each.view.box(), scan_order(each))
+            out.append(_Leaf(each, stats.rows * max(each.view.repeats, 1), stats.nbytes))
+    return out
+
+
+def count_tasks(elements: float, slots: int) -> int:
+    """Return the number of tasks for work, 1 if it is too little for two."""
+    limits = tuning()
+    return max(min(limits.tasks_per_slot * slots, int(elements // limits.min_task_elements)), 1)
+
+
+def cut_rows(scan: Scan, slots: int) -> Cut:
+    """Cut a scan along its leading axis, by the elements of its largest input.
+
+    Reads the log and footers, no data. The bounds decide which task computes a row, not how: they do not change bits.
+
+    Parameters
+    ----------
+    slots
+        Tasks that run at the same time.
+    """
+    if not scan.view.ndim or scan.view.shape[0] < 4:
+        return Cut(reason="the result has fewer than four rows")
+    size, middle = scan.view.shape[0], scan.view.shape[0] // 2
+    leaves = _leaves(scan)
+    (root,) = optimize_plan([scan])
+    products = sum(estimate_contraction(node)[0] for node in nodes_below([root]) if isinstance(node, Contraction))
+    elements, nbytes = sum(leaf.rows for leaf in leaves) + products, sum(leaf.nbytes for leaf in leaves)
+    count = min(count_tasks(elements, slots), size)
+    if count < 2:
+        return Cut(reason=f"{elements:.3g} elements are too few for two tasks", elements=elements)
+    halves = [_leaves(scan.then(scan.view.then((slice(*ends),)))) for ends in ((0, middle), (middle, size))]
+    parts = [_by_token(half) for half in halves]
+    most = max((leaf.rows for leaf in leaves), default=0)
+    divided = [
+        leaf for leaf in leaves if 2 * leaf.rows >= most
+        and _rows_read(parts, leaf.scan.source.token) <= tuning().max_read_ratio * max(leaf.rows, 1)
+    ]  # fmt: skip
+    if not divided:
+        return Cut(
+            reason="each task would read all of the largest input; add_order() sorts a stored one by another dimension",
+            elements=elements,
+        )
+    bounds = None
+    for leaf in sorted(divided, key=lambda leaf: -leaf.rows):
+        bounds = bounds or _bounds_of_leaf(leaf, halves[0], size, middle, count)
+    bounds = bounds or [size * number // count for number in range(count + 1)]
+    return Cut(tuple(bounds), "", elements, nbytes)
+
+
+def widen_ranges(bounds: Sequence[int]) -> tuple[int, ...]:
+    """Return bounds without ranges of a single row, which are merged with a neighbor.
+
+    A reversed axis of length 1 has no direction, so that the stream engine would read it in other chunks.
+    """
+    out = [bounds[0]]
+    for at in bounds[1:-1]:
+        if at - out[-1] > 1 and bounds[-1] - at > 1:
+            out.append(at)
+    return (*out, bounds[-1])
+
+
+def _by_token(leaves: list[_Leaf]) -> dict[Hashable, int]:
+    """Return the fewest rows that a scan reads of each relation."""
+    found: dict[Hashable, int] = {}
+    for leaf in leaves:
+        token = leaf.scan.source.token
+        found[token] = min(found.get(token, leaf.rows), leaf.rows)
+    return found
+
+
+def _rows_read(parts: list[dict[Hashable, int]], token: Hashable) -> int:
+    return sum(part.get(token, 0) for part in parts)
+
+
+def _bounds_of_leaf(leaf: _Leaf, first_half: list[_Leaf], size: int, middle: int, count: int) -> list[int] | None:
+    """Return bounds by the chunks of a scan, None if the plan does not lead with it."""
+    view = leaf.scan.view
+    for other in first_half:
+        own = other.scan.view
+        if other.scan.source.token != leaf.scan.source.token or own.ndim != view.ndim or own.fixed != view.fixed:
+            continue
+        changed = [k for k, (a, b) in enumerate(zip(view.axes, own.axes, strict=True)) if a != b]
+        if len(changed) != 1:
+            continue
+        axis = view.axes[changed[0]]
+        if isinstance(axis, RangeAxis) and axis.length == size and own.axes[changed[0]] == replace(axis, length=middle):
+            others = [k for k in range(view.ndim) if k != changed[0]]
+            scan = leaf.scan.then(view.permute((changed[0], *others)))
+            found = partition_bounds([scan], size, rows=math.ceil(leaf.rows / count))
+            return found if len(found) > 2 else None
+    return None
+
+
+def cut_chunks(rows: list[int], slots: int) -> list[int]:
+    """Return bounds of consecutive chunks of about equal numbers of rows."""
+    total = sum(rows)
+    count, bounds, gathered = min(count_tasks(total, slots), len(rows)), [0], 0
+    for number, each in enumerate(rows[:-1], 1):
+        gathered += each
+        if gathered * count >= total * len(bounds):
+            bounds.append(number)
+    return [*bounds, len(rows)]

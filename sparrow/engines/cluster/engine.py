@@ -1,0 +1,344 @@
+"""Engine that cuts plans into tasks for other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.core.indexing import RangeAxis, View
+from sparrow.engines.cluster.cutting import Cut, cut_chunks, cut_rows, widen_ranges
+from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect
+from sparrow.engines.cluster.scratch import Scratch
+from sparrow.engines.cluster.tasks import (
+    Count,
+    Elements,
+    Files,
+    Job,
+    Products,
+    States,
+    Work,
+    chunk_checksum,
+    collect_overrides,
+    root_scan,
+    run_task,
+)
+from sparrow.engines.cluster.tuning import tuning
+from sparrow.engines.portable_plan import PortablePlan
+from sparrow.engines.sort_orders import groups_output, product_order
+from sparrow.engines.stream import Stream, lower
+from sparrow.engines.stream.capabilities import SumPushdown
+from sparrow.engines.stream.groupby import adds_rows_alone
+from sparrow.engines.stream.marginals import find_marginal_sums
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.reductions import FusedReductions
+from sparrow.kernels.coo import Block, concat_blocks
+from sparrow.plan import Accumulate, Contraction, Dense, Node, Reduce, Root, Scan
+from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Relation, base_orders
+from sparrow.runtime import memory, settings
+from sparrow.runtime.events import emit
+from sparrow.runtime.progress import format_quantity
+from sparrow.storage import DataFile
+
+__all__ = ["Cluster"]
+
+SUPPORT = {
+    Accumulate: ("notyet", "sums carried over from task to task"),
+    Contraction: ("partly", "of floats at most two tensors, or a tensor along an axis that a sort order leads with"),
+    Reduce: ("partly", "over other axes than the leading one"),
+}
+"""Support of types of nodes other than "yes", with the reason."""
+
+
+class Cluster:
+    """Engine of a scheduler.
+
+    Nodes that it does not support are computed in this process, and sent along; so is a plan that is too small to be
+    cut, or whose tasks would each read all of it.
+
+    Parameters
+    ----------
+    name
+        Name of the scheduler.
+    open_scheduler
+        Returns the scheduler of the setting ``cluster``, by default the adapter of the name.
+    cut
+        Returns the tasks of a scan, given the number of slots.
+    """
+
+    reads_chunks = False
+    max_operands: int | None = None
+    max_depth: int | None = None
+
+    def __init__(
+        self,
+        name: str,
+        open_scheduler: Callable[[Any], Scheduler] | None = None,
+        cut: Callable[[Scan, int], Cut] = cut_rows,
+    ) -> None:
+        self.name = name
+        self._open = open_scheduler
+        self._cut = cut
+        self._stream = Stream()
+
+    def check(self) -> None:
+        """Raise ``MissingDependencyError`` if the scheduler is not installed."""
+        if self._open is None:
+            check_installed(self.name)
+
+    def _scheduler(self) -> Scheduler:
+        cluster = settings.current().cluster
+        return connect(self.name, cluster) if self._open is None else self._open(cluster)
+
+    def support(self, node_type: type[Any]) -> tuple[str, str]:
+        """Return the support for a type of nodes, and a reason."""
+        mark, reason = self._stream.support(node_type)
+        return SUPPORT.get(node_type, ("yes", "")) if mark == "yes" else (mark, reason)
+
+    def unsupported_reason(self, root: Root) -> str | None:
+        """Return why tasks do not compute a node; None if they do."""
+        reason = self._stream.unsupported_reason(root)
+        if reason is not None or isinstance(root, Scan | Dense):
+            return reason
+        if isinstance(root, Accumulate):
+            return "sums would be carried over from task to task"
+        if isinstance(root, Contraction) and len(root.tensors) > 2 and root.schema.dtype.kind in "fc":
+            return "the order of several products, which rounds, is chosen from the sizes of all operands"
+        if isinstance(root, Reduce) and root.axes and root.axes[0] != 0:
+            return "each task would reduce all of its operand"
+        if isinstance(root, Reduce) and root.axes:
+            folds = list(root.reduction.folds.values())
+            if not adds_rows_alone(root.operand, root.kept_axes, folds):
+                return "float sums of unsorted elements depend on the cut"
+        return None
+
+    # -- rounds ----------------------------------------------------------------------------------
+
+    def _cut_scan(self, scan: Scan, slots: int) -> Cut:
+        """Return the tasks of a scan."""
+        if scan.step is None:
+            return Cut(reason="nothing is computed, only read")
+        return self._cut_axis(scan, slots)
+
+    def _cut_axis(self, scan: Scan, slots: int) -> Cut:
+        cut = self._cut(scan, slots)
+        if cut.reason:
+            return cut
+        bounds = widen_ranges(cut.bounds)
+        return Cut(bounds, "" if len(bounds) > 2 else "one range of rows has all elements", cut.elements, cut.nbytes)
+
+    @contextmanager
+    def _run(
+        self, scheduler: Scheduler, scans: Sequence[Scan], work: Work, bounds: Sequence[int]
+    ) -> Iterator[list[Any]]:
+        """Run one task per range; results in files exist for the length of the block."""
+        now = settings.current()
+        computed: dict[Hashable, MemoryRelation] = {}
+
+        def materialize(relation: Relation) -> MemoryRelation:
+            if relation.token not in computed:
+                computed[relation.token] = self._materialize(relation)
+            return computed[relation.token]
+
+        with Scratch(_scratch_folder()) as scratch:
+            job = Job(
+                PortablePlan(scans, scratch.pack, materialize), work, tuple(bounds), scratch.path,
+                min(scheduler.memory_limit, now.memory_limit), scheduler.threads, collect_overrides(),
+            )  # fmt: skip
+            emit("cluster.round", engine=self.name, tasks=len(bounds) - 1, work=work, folder=scratch.path)
+            yield scheduler.map(run_task, len(bounds) - 1, job)
+
+    def _materialize(self, relation: Relation) -> MemoryRelation:
+        """Compute what tasks do not support, so that it travels with them."""
+        schema = relation.schema
+        everything = Scan(relation, View.identity(schema.shape), schema)
+        return MemoryRelation(schema, self._stream.evaluate(everything))
+
+    # -- results ---------------------------------------------------------------------------------
+
+    def evaluate(self, scan: Scan) -> Block:
+        """Return all elements of a scan, canonical in the order of the view's axes."""
+        scheduler = self._scheduler()
+        cut = self._cut_scan(scan, scheduler.slots)
+        if cut.reason:
+            return self._stream.evaluate(scan)
+        with self._run(scheduler, [scan], _elements(cut), cut.bounds) as blocks:
+            what = f"the elements of an expression of shape {scan.schema.shape}"
+            with memory.reserve(sum(block.nbytes for block in blocks), what, "save(path) it, take a smaller view"):
+                found = concat_blocks(blocks, scan.schema.ndim, scan.schema.dtype)
+                return Block(tuple(map(_own, found.coords)), _own(found.values))
+
+    def iter_blocks(self, scan: Scan) -> Iterator[Block]:
+        """Yield the elements of a scan in canonical blocks, in the order of its axes."""
+        scheduler = self._scheduler()
+        cut = self._cut_scan(scan, scheduler.slots)
+        if cut.reason:
+            yield from self._stream.iter_blocks(scan)
+            return
+        with self._run(scheduler, [scan], _elements(cut), cut.bounds) as found:
+            yield from (block for block in found if block.count)
+
+    def write_files(self, scan: Scan, folder: str, profile: str) -> list[DataFile] | None:
+        """Write the elements of a scan to data files in tasks.
+
+        Parameters
+        ----------
+        folder
+            Folder of a tensor that is being created.
+        profile
+            Profile of the files.
+
+        Returns
+        -------
+        list of DataFile or None
+            None if this process should write them.
+        """
+        if "://" in folder or not (scan.step is not None or scan.is_stored):
+            return None
+        scheduler = self._scheduler()
+        cut = self._cut_axis(scan, scheduler.slots)
+        if cut.reason:
+            return None
+        with self._run(scheduler, [scan], Files(folder, profile), cut.bounds) as found:
+            return [file for files in found for file in files]
+
+    def count_nnz(self, scan: Scan) -> int:
+        """Return the number of stored elements of a scan."""
+        scheduler = self._scheduler()
+        cut = self._cut_scan(scan, scheduler.slots)
+        if cut.reason:
+            return self._stream.count_nnz(scan)
+        with self._run(scheduler, [scan], Count(), cut.bounds) as found:
+            return sum(found)
+
+    def reduce_all(self, nodes: Sequence[Reduce]) -> list[Any]:
+        """Return reductions over all axes of one scan.
+
+        The states of chunks are merged in the order of chunks, as the stream engine does.
+        """
+        (operand,) = nodes[0].scans
+        if len(nodes) == 1 and nodes[0].name == "count":
+            return [np.int64(self.count_nnz(operand))]
+        (scan,) = lower([operand])
+        chunks, groups = None, FusedReductions(nodes, scan)
+        if not _is_pushed_down(nodes, scan):
+            chunks = groups.groups.scalar_chunks()
+        if chunks is None:
+            return self._stream.reduce_all(nodes)
+        scheduler = self._scheduler()
+        bounds = cut_chunks([chunk.rows for chunk in chunks], scheduler.slots)
+        if len(bounds) < 3:
+            return self._stream.reduce_all(nodes)
+        relation = scan.relation
+        partitions = tuple(relation.bounds) if isinstance(relation, PhysicalOperator) else None
+        work = States(partitions, chunk_checksum(chunks))
+        with self._run(scheduler, [root_scan(node) for node in nodes], work, bounds) as found:
+            groups.groups.merge_states(state for states in found for state in states)
+        return [groups.scalar(number, node) for number, node in enumerate(nodes)]
+
+    def evaluate_dense(self, node: Node) -> Any:
+        """Return the dense result of a node."""
+        scheduler = self._scheduler()
+        cut, work = self._cut_dense(node, scheduler.slots)
+        if work is None:
+            return self._stream.evaluate_dense(node)
+        with self._run(scheduler, [root_scan(node)], work, cut.bounds) as found:
+            return np.concatenate(found, axis=work.output_axis)
+
+    def _cut_dense(self, node: Root, slots: int) -> tuple[Cut, Products | None]:
+        """Return the tasks of a node with a dense result."""
+        if not isinstance(node, Contraction):
+            return Cut(reason="the result is an array"), None
+        found = _output_axis(node)
+        if found is None:
+            return Cut(reason="no axis of the result leads the sort order of the tensor; add_order() makes one"), None
+        axis, output_axis = found
+        (scan,) = node.scans
+        others = [k for k in range(scan.view.ndim) if k != axis]
+        cut = self._cut_axis(scan.then(scan.view.permute((axis, *others))), slots)
+        return cut, None if cut.reason else Products(axis, output_axis, _share_of_result(cut))
+
+    # -- plans -----------------------------------------------------------------------------------
+
+    def describe(self, root: Root) -> str:
+        """Return the physical strategy for a node; empty if there is only one."""
+        return ""
+
+    def describe_rounds(self, root: Root) -> list[tuple[str, str]]:
+        """Return lines of a plan on the tasks of its root. Reads footers."""
+        slots = self._scheduler().slots
+        node = root.step if isinstance(root, Scan) else root
+        if isinstance(node, Node) and self.unsupported_reason(node) is not None:
+            return []
+        if isinstance(root, Scan):
+            cut = self._cut_scan(root, slots)
+        elif isinstance(root, Node) and root.is_dense:
+            cut = self._cut_dense(root, slots)[0]
+        elif isinstance(root, Reduce) and not root.axes:
+            return [("rounds", "1 round of tasks that aggregate chunks, merged in their order")]
+        else:
+            return []
+        lines = [("rounds", cut.describe())]
+        if not cut.reason:
+            size = format_quantity(tuning().result_bytes, "bytes")
+            lines.append(("result", f"through the scheduler, above {size} as files in {_scratch_folder()}"))
+        return lines
+
+
+def _scratch_folder() -> str:
+    now = settings.current()
+    return now.scratch or now.temp_directory
+
+
+def _elements(cut: Cut) -> Elements:
+    return Elements(_share_of_result(cut))
+
+
+def _share_of_result(cut: Cut) -> int:
+    """Return the bytes of the result of a task that travel through the scheduler."""
+    return tuning().result_bytes // (len(cut.bounds) - 1)
+
+
+def _own(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a writable array that needs no file."""
+    return np.array(array) if isinstance(array, np.memmap) or not array.flags.writeable else array
+
+
+def _is_pushed_down(nodes: Sequence[Reduce], scan: Scan) -> bool:
+    """Return whether the stream engine has a sum without its elements."""
+    if len(nodes) > 1:
+        return False
+    return isinstance(scan.relation, SumPushdown) or find_marginal_sums(nodes[0], scan) is not None
+
+
+def _output_axis(node: Contraction) -> tuple[int, int] | None:
+    """Return the axis of the tensor that is cut, and the same axis of the result.
+
+    Rows of the result along that axis are sums of adjacent elements, so that cuts do not change the order of additions.
+    """
+    if len(node.scans) != 1 or node.mask is not None:
+        return None
+    (scan,) = node.scans
+    own = next(indices for each, indices in zip(node.operands, node.indices, strict=True) if isinstance(each, Scan))
+    others = [
+        set(indices) for each, indices in zip(node.operands, node.indices, strict=True) if isinstance(each, Dense)
+    ]
+    kept = tuple(own.index(index) for index in own if index in node.output_indices)
+    if len(set(own)) < len(own) or not kept:
+        return None
+    order = base_orders(len(scan.source.schema.shape))[0] if scan.step is not None else product_order(scan, kept)
+    if not groups_output(scan.view, order, kept):
+        return None
+    fixed = {dim for dim, _ in scan.view.fixed}
+    leading = next(dim for dim in order if dim not in fixed)
+    for axis in kept:
+        view_axis = scan.view.axes[axis]
+        if isinstance(view_axis, RangeAxis) and view_axis.dim == leading:
+            if any(own[axis] in indices for indices in others):
+                return None
+            return axis, node.output_indices.index(own[axis])
+    return None

@@ -1,0 +1,69 @@
+"""Protocol of schedulers, and the adapter of a name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, Protocol, TypeVar
+
+from sparrow.runtime.dependencies import missing_dependency
+
+__all__ = ["SCHEDULERS", "Scheduler", "check_installed", "connect"]
+
+T = TypeVar("T")
+
+
+class Scheduler(Protocol):
+    """Runs tasks in other processes."""
+
+    slots: int
+    """Tasks that run at the same time."""
+    memory_limit: int
+    """Bytes that a task may use."""
+    threads: int
+    """Threads that a task may use."""
+
+    def map(self, function: Callable[[Any, int], T], count: int, shared: Any) -> list[T]:
+        """Return ``function(shared, number)`` for each number below ``count``.
+
+        A task whose process dies runs again elsewhere. If a task raises, or this process is interrupted, the other
+        tasks are cancelled and the error is raised.
+
+        Raises
+        ------
+        WorkerError
+            If processes that run a task die again and again.
+        """
+
+
+SCHEDULERS = {
+    "processes": ("sparrow.engines.cluster.processes", ""),
+    "dask": ("sparrow.engines.cluster.dask", "distributed"),
+}
+"""Module of the adapter, and the module it requires, of each scheduler."""
+
+
+def check_installed(name: str) -> None:
+    """Raise ``MissingDependencyError`` if the package of a scheduler is missing."""
+    required = SCHEDULERS[name][1]
+    if required and find_spec(required) is None:
+        raise missing_dependency(f"engine={name!r}", required)
+
+
+def connect(name: str, cluster: Any) -> Scheduler:
+    """Return the scheduler of a name.
+
+    Parameters
+    ----------
+    cluster
+        The setting ``cluster``: a session or an address; None for the active one.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is no cluster of this scheduler, or there is none.
+    """
+    module = importlib.import_module(SCHEDULERS[name][0])
+    found: Scheduler = module.connect(cluster)
+    return found

@@ -1,0 +1,120 @@
+"""Folder of a job, for arrays between this process and its tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import uuid
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.engines.cluster.tuning import tuning
+from sparrow.errors import WorkerError
+from sparrow.kernels.coo import Block
+
+__all__ = ["Scratch", "check_visible", "store_array", "store_block"]
+
+_PREFIX = "sparrow-cluster-"
+_MARK = "job"
+
+
+class Scratch:
+    """A folder that exists for the length of a block.
+
+    Folders of processes of this machine that were killed are removed when the next one is created.
+
+    Parameters
+    ----------
+    parent
+        The folder that this process and its tasks share.
+    """
+
+    def __init__(self, parent: str) -> None:
+        _sweep(parent)
+        self.path = os.path.join(parent, f"{_PREFIX}{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}")
+        self._arrays: dict[int, tuple[NDArray[Any], _ArrayFile]] = {}
+
+    def __enter__(self) -> Self:
+        os.mkdir(self.path)
+        with open(os.path.join(self.path, _MARK), "x"):
+            return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def pack(self, array: NDArray[Any]) -> Any:
+        """Return a large array as a file that tasks map into memory."""
+        if array.nbytes < tuning().inline_bytes:
+            return array
+        found = self._arrays.get(id(array))
+        if found is None:
+            found = self._arrays[id(array)] = array, store_array(self.path, array)
+        return found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _ArrayFile:
+    """An array in a file, which unpickles as the array."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any] = field(compare=False)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _map_array, (self.path,)
+
+
+def _map_array(path: str) -> Any:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise _invisible(os.path.dirname(path)) from None
+
+
+def _invisible(path: str) -> WorkerError:
+    return WorkerError(
+        f"scratch must be a folder that every worker sees, got {os.path.dirname(path)!r}, which does not show the "
+        f"files of this job on {socket.gethostname()}: pass a shared folder, sp.config(scratch=...)"
+    )
+
+
+def check_visible(path: str) -> None:
+    """Raise ``WorkerError`` in a task that does not see the folder of its job."""
+    if not os.path.exists(os.path.join(path, _MARK)):
+        raise _invisible(path)
+
+
+def store_array(folder: str, array: NDArray[Any]) -> Any:
+    """Return an array as a new file of a folder, which unpickles as the array."""
+    path = os.path.join(folder, f"{uuid.uuid4().hex}.npy")
+    np.save(path, array, allow_pickle=False)
+    return _ArrayFile(path, array.shape, array.dtype)
+
+
+def store_block(folder: str, block: Block) -> Block:
+    """Return elements whose columns are new files of a folder."""
+    return Block(tuple(store_array(folder, column) for column in block.coords), store_array(folder, block.values))
+
+
+def _sweep(parent: str) -> None:
+    """Remove the folders of processes of this machine that ended without doing so."""
+    mine = f"{_PREFIX}{socket.gethostname()}-"
+    for name in os.listdir(parent):
+        if name.startswith(mine):
+            owner = name[len(mine) :].partition("-")[0]
+            with contextlib.suppress(ValueError, PermissionError):
+                try:
+                    os.kill(int(owner), 0)
+                except ProcessLookupError:
+                    shutil.rmtree(os.path.join(parent, name), ignore_errors=True)

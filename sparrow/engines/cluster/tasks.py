@@ -1,0 +1,208 @@
+"""Tasks: the stream engine on a range of a plan, in other processes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from sparrow.core.indexing import View
+from sparrow.engines.cluster.scratch import check_visible, store_array, store_block
+from sparrow.engines.portable_plan import PortablePlan
+from sparrow.engines.stream import Stream, lower
+from sparrow.engines.stream.groupby import GroupState
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.reductions import FusedReductions
+from sparrow.errors import StorageError, WorkerError
+from sparrow.kernels.coo import Block
+from sparrow.plan import Contraction, Scan
+from sparrow.relations.protocol import Chunk
+from sparrow.runtime import settings
+from sparrow.runtime.events import emit
+from sparrow.runtime.tuning import get_tunables
+from sparrow.runtime.versions import package_version
+from sparrow.storage import DataFile, TensorWriter
+
+__all__ = ["Count", "Elements", "Files", "Job", "Products", "States", "collect_overrides", "run_task"]
+
+_stream = Stream()
+
+
+class Work(Protocol):
+    """A function of the scans of a plan, a range of it, and a scratch folder."""
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> Any:
+        """Return the result of a range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that the tasks of a round share."""
+
+    plan: PortablePlan
+    work: Work
+    bounds: tuple[int, ...]
+    folder: str
+    """Scratch folder of the job."""
+    memory_limit: int
+    threads: int
+    overrides: Mapping[str, Mapping[str, Any]]
+    """Tuning parameters in force, by subsystem, other than the defaults."""
+    version: str = field(default_factory=package_version)
+    """Version of sparrow that made it."""
+
+
+def run_task(job: Job, number: int) -> Any:
+    """Run one task of a job.
+
+    Raises
+    ------
+    WorkerError
+        If this process has another version of sparrow, or does not see the scratch folder.
+    """
+    emit("cluster.run", number=number, folder=job.folder)
+    if job.version != package_version():
+        raise WorkerError(
+            f"sparrow must be {job.version} on every worker, got {package_version()} on {socket.gethostname()}: "
+            "install the same version everywhere"
+        )
+    check_visible(job.folder)
+    with ExitStack() as stack:
+        tunables = get_tunables()
+        for name, changes in job.overrides.items():
+            stack.enter_context(tunables[name].override(**changes))
+        stack.enter_context(settings.config(memory_limit=job.memory_limit, threads=job.threads, engine="stream"))
+        return job.work(job.plan.scans, job.bounds[number], job.bounds[number + 1], job.folder)
+
+
+def collect_overrides() -> dict[str, dict[str, Any]]:
+    """Return the tuning parameters that differ from their defaults."""
+    found = {}
+    for name, tunable in get_tunables().items():
+        now, default = tunable(), tunable.default
+        if now is not default:
+            pairs = ((each.name, getattr(now, each.name)) for each in fields(default))
+            found[name] = {key: value for key, value in pairs if value != getattr(default, key)}
+    return found
+
+
+def _range(scan: Scan, start: int, stop: int, axis: int = 0) -> Scan:
+    key = (*[slice(None)] * axis, slice(start, stop))
+    return scan.then(scan.view.then(key))
+
+
+def _shift(block: Block, scan: Scan, start: int) -> Block:
+    """Return the elements of a range at coordinates of the whole."""
+    dtypes = scan.schema.coordinate_dtypes
+    coords = [column.astype(dtype, copy=False) for column, dtype in zip(block.coords, dtypes, strict=True)]
+    return Block((coords[0] + dtypes[0].type(start), *coords[1:]), block.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Return elements, as files if they are many."""
+
+    max_bytes: int
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> Block:
+        """Return the elements of rows [start, stop)."""
+        (scan,) = scans
+        block = _shift(_stream.evaluate(_range(scan, start, stop), own=False), scan, start)
+        return store_block(folder, block) if block.nbytes > self.max_bytes else block
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Count elements."""
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> int:
+        """Return the number of stored elements of rows [start, stop)."""
+        return _stream.count_nnz(_range(scans[0], start, stop))
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Write data files to the folder of a tensor that is being created."""
+
+    path: str
+    profile: str
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> list[DataFile]:
+        """Write the elements of rows [start, stop); return the files."""
+        (scan,) = scans
+        if not os.path.isdir(self.path):
+            raise StorageError(
+                f"the destination must be a folder that every worker sees, got {self.path!r}, which does not exist on "
+                f"{socket.gethostname()}"
+            )
+        schema = scan.schema
+        with TensorWriter(
+            self.path, schema.dims, schema.dtype, profile=self.profile, coordinate_dtypes=schema.coordinate_dtypes
+        ) as writer:
+            for block in self._blocks(scan, start, stop):
+                writer.write(block)
+            return writer.finish()
+
+    def _blocks(self, scan: Scan, start: int, stop: int) -> Iterator[Block]:
+        for block in _stream.iter_blocks(_range(scan, start, stop)):
+            emit("cluster.save", start=start, path=self.path)
+            yield _shift(block, scan, start)
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Contract ranges of a tensor with arrays."""
+
+    axis: int
+    """Axis of the tensor that is cut."""
+    output_axis: int
+    """The same axis in the result."""
+    max_bytes: int
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> Any:
+        """Return positions [start, stop) of the result along its axis."""
+        node = scans[0].source
+        assert isinstance(node, Contraction)
+        shape = list(node.schema.shape)
+        shape[self.output_axis] = stop - start
+        cut = node.with_inputs([_range(node.scans[0], start, stop, self.axis)])
+        found = _stream.evaluate_dense(replace(cut, schema=replace(cut.schema, shape=tuple(shape))))
+        return store_array(folder, found) if found.nbytes > self.max_bytes else found
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Aggregate the chunks of a scan one by one, for reductions over all axes."""
+
+    partitions: tuple[int, ...] | None
+    """Bounds of the partitions of the operator that is read, None for a relation."""
+    checksum: int
+    """Checksum of the numbers of rows of the chunks."""
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> list[GroupState]:
+        """Return the states of chunks [start, stop)."""
+        nodes: Any = [scan.source for scan in scans]
+        (operand,) = lower(nodes[0].scans)
+        if self.partitions is not None and isinstance(operand.relation, PhysicalOperator):
+            operand.relation.set_partitions(self.partitions)
+        groups = FusedReductions(nodes, operand).groups
+        chunks = groups.scalar_chunks()
+        if chunks is None or chunk_checksum(chunks) != self.checksum:
+            raise WorkerError(f"a worker on {socket.gethostname()} divides the input into other chunks")
+        return list(groups.chunk_states(chunks[start:stop]))
+
+
+def chunk_checksum(chunks: list[Chunk]) -> int:
+    """Return a checksum of the numbers of rows of chunks."""
+    return zlib.crc32(np.array([chunk.rows for chunk in chunks], np.int64).tobytes())
+
+
+def root_scan(node: Any) -> Scan:
+    """Return the scan of all of a node."""
+    return Scan(node, View.identity(node.schema.shape), node.schema)

@@ -1,0 +1,135 @@
+"""Tasks on a Dask cluster of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+import sparrow.testing
+from sparrow.engines.cluster.tasks import Count, Job, run_task
+from sparrow.engines.portable_plan import PortablePlan
+from sparrow.errors import InvalidValueError, NotFoundError, WorkerError
+from tests.engines.cluster.failing import Deadly, Refusing, map_elements
+
+distributed = pytest.importorskip("distributed", reason="requires Dask: pip install distributed")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask's event loops, when workers are killed
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("dask")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, local_directory=str(folder),
+            silence_logs="CRITICAL",
+        ) as cluster,
+        distributed.Client(cluster) as found,
+    ):  # fmt: skip
+        yield found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_dask(client: Any) -> Iterator[None]:
+    with sparrow.testing.strategy("tiny_tasks", "partitioned"), sp.config(engine="dask"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    values = np.arange(1.0, 601)
+    A = sp.from_coords([np.arange(600) // 3, np.arange(600) % 7], values, shape=(200, 7))
+    with sp.config(engine="stream"):
+        return A.save(tmp_path_factory.mktemp("matrix") / "A.sparrow")
+
+
+def elements(A: Any) -> list[Any]:
+    with sp.config(engine="stream"):
+        found: list[Any] = A.to_numpy().tolist()
+    return found
+
+
+def test_results(matrix: Any, client: Any, tmp_path: Path) -> None:
+    x = np.arange(70.0).reshape(7, 10)
+    with sparrow.testing.observe("cluster.round") as rounds:
+        found = [(matrix + 1).compute(), (matrix @ matrix.T).sum(axis=1).compute(), matrix * 2 + matrix]
+        total, product, count = found[2].sum(), matrix @ x, (matrix @ matrix.T).nnz
+        saved = (matrix * 2).save(tmp_path / "B.sparrow")
+    assert [type(details["work"]).__name__ for _, details in rounds] == [
+        "Elements", "Elements", "Products", "Count", "Files"
+    ]  # fmt: skip
+    with sp.config(engine="stream"):
+        assert elements(found[0]) == elements(matrix + 1)
+        assert elements(found[1]) == elements((matrix @ matrix.T).sum(axis=1))
+        assert total == (matrix * 2 + matrix).sum()
+        assert product.tobytes() == (matrix @ x).tobytes()
+        assert count == (matrix @ matrix.T).nnz
+        assert elements(saved) == elements(matrix * 2)
+    assert saved.verify() == []
+    for cluster in (client, client.scheduler.address):
+        with sp.config(cluster=cluster):
+            assert elements((matrix + 1).compute()) == elements(found[0])
+    assert "rounds      1 round of 4 tasks" in (matrix + 1).explain()
+
+
+def test_worker_killed_in_mid_save(matrix: Any, tmp_path: Path) -> None:
+    (tmp_path / "deaths").mkdir()
+    B = map_elements(Deadly(str(tmp_path / "deaths"), 300.0), matrix).save(tmp_path / "B.sparrow")
+    assert os.listdir(tmp_path / "deaths") == ["died 0"]
+    assert elements(B) == elements(matrix)
+    assert B.verify() == []
+    there = {name for name in os.listdir(tmp_path / "B.sparrow") if not name.startswith("_")}
+    assert there == {Path(file.path).name for file in B.files()}
+
+
+def test_failures(matrix: Any, client: Any, tmp_path: Path) -> None:
+    with pytest.raises(OverflowError, match=r"300\.0 is refused"):
+        map_elements(Refusing(300.0), matrix).save(tmp_path / "B.sparrow")
+    with sparrow.testing.observe("cluster.round") as rounds, pytest.raises(OverflowError):
+        map_elements(Refusing(300.0), matrix).compute()
+    assert not os.path.exists(rounds[0][1]["folder"])
+    plan = PortablePlan([matrix.__sparrow_scan__()])
+    old = Job(plan, Count(), (0, 200), str(tmp_path), 10**9, 1, {}, version="0.0.1")
+    with pytest.raises(WorkerError, match=r"sparrow must be 0\.0\.1 on every worker, got "):
+        client.submit(run_task, old, 0).result()
+    hidden = Job(plan, Count(), (0, 200), str(tmp_path / "none"), 10**9, 1, {})
+    with pytest.raises(WorkerError, match="scratch must be a folder that every worker sees"):
+        client.submit(run_task, hidden, 0).result()
+    missing = matrix.save(tmp_path / "C.sparrow") * 2
+    shutil.rmtree(tmp_path / "C.sparrow")
+    with pytest.raises(NotFoundError, match=r"C\.sparrow"):
+        missing.compute()
+    assert os.listdir(tmp_path) == []
+
+
+def count_unfinished(dask_scheduler: Any) -> int:
+    """Return the number of tasks that a scheduler has still to run."""
+    return sum(task.state in ("processing", "queued", "waiting") for task in dask_scheduler.tasks.values())
+
+
+def test_interrupt_cancels_tasks(matrix: Any, client: Any, tmp_path: Path) -> None:
+    def interrupt(**details: Any) -> None:
+        raise KeyboardInterrupt
+
+    with sparrow.testing.on("cluster.wait", interrupt), pytest.raises(KeyboardInterrupt):
+        (matrix * 2).save(tmp_path / "B.sparrow")
+    assert os.listdir(tmp_path) == []
+    assert client.submit(int, 1).result() == 1  # messages keep their order
+    assert client.run_on_scheduler(count_unfinished) == 0
+
+
+def test_arguments(matrix: Any) -> None:
+    with (
+        sp.config(cluster=3),
+        pytest.raises(InvalidValueError, match=r"cluster must be a distributed\.Client or an addr"),
+    ):
+        (matrix * 2).compute()
+    with sp.config(cluster="nonsense://"), pytest.raises(InvalidValueError, match="cluster must be the address of"):
+        (matrix * 2).compute()
