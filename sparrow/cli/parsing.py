@@ -44,6 +44,7 @@ def _process_value(param: Any, validate: Callable[[Any, Any], Any], ctx: Any, va
     if ctx.resilient_parsing:  # for completion, which runs nothing
         return value
     kind = param.type_descriptor
+    found: Any
     if value is None:
         found = () if param.multiple or param.nargs == -1 else None
     elif type(value) is kind.annotation or (isinstance(value, str) and value in (kind.choices or ())):

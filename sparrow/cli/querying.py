@@ -181,10 +181,19 @@ def respell(
     refused = InvalidValueError(said)
     if caret.strip():
         refused.add_note(caret.rstrip())
-    quoted = [f'"{name}"' for name in names if not re.fullmatch(r"[A-Za-z_]\w*", name)]
-    if quoted and isinstance(error, duckdb.ParserException | duckdb.CatalogException):
-        refused.add_note(f"Names of other characters than letters, digits and _ are quoted: {', '.join(quoted)}")
+    if isinstance(error, duckdb.ParserException | duckdb.CatalogException) and (quoted := _names_to_quote(names)):
+        refused.add_note(f"Quotes belong around {', '.join(quoted)}")
     return refused
+
+
+def _names_to_quote(names: Iterable[str]) -> list[str]:
+    """Return those names in quotes that are no identifiers, or reserved words."""
+    from sparrow.runtime.duckdb_connection import connect, quote_name
+
+    with connect() as con:
+        found = con.execute("select keyword_name from duckdb_keywords() where keyword_category = 'reserved'").fetchall()
+    reserved = {word for (word,) in found}
+    return [quote_name(name) for name in names if not re.fullmatch(r"[A-Za-z_]\w*", name) or name.lower() in reserved]
 
 
 _KEYWORD = re.compile(r"pass it by keyword, as in sql\(query, .*?=A\)")

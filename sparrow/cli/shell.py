@@ -179,7 +179,7 @@ class Shell:
 
     def list_tables(self) -> None:
         """List the open tensors, and those of this folder."""
-        rows = [
+        rows: list[tuple[str, str, int | None, str]] = [
             (name, _describe(tensor), tensor.nnz, _shorten(tensor.path or "")) for name, tensor in self.tables.items()
         ]
         opened = {where for *_, where in rows}

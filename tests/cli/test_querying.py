@@ -84,11 +84,14 @@ def test_wrong_names(cli: Any, folder: Path, words: list[str], code: int, told: 
 
 
 def test_names_to_quote(cli: Any, folder: Path) -> None:
-    sp.eye(2).save("a-b.sparrow")
-    assert cli("sql", 'select count(*) as n from "a-b"', "a-b.sparrow", "--json").json == [{"n": 2}]
-    done = cli("sql", "select count(*) from a-b", "a-b.sparrow")
-    assert done.code == 1
-    assert done.err.endswith('are quoted: "a-b"\n')
+    for name in ("a-b", "order"):
+        sp.eye(2).save(f"{name}.sparrow")
+        words = f"{name}.sparrow", "web.sparrow", "--json"
+        assert cli("sql", f'select count(*) as n from "{name}"', *words).json == [{"n": 2}]
+        done = cli("sql", f"select count(*) from {name}", *words)
+        assert done.code == 1
+        assert done.err.endswith(f'Quotes belong around "{name}"\n')
+    assert "Quotes" not in cli("sql", "select count(*) form web", "web.sparrow").err
 
 
 @pytest.mark.parametrize("how", [[], ["--csv"]])
