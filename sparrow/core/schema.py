@@ -207,13 +207,18 @@ def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
     names = normalize_dims(dims)
     if len(names) != ndim:
         raise ShapeError(f"dims must have {ndim} names, got {len(names)}: {names}")
-    _check_names(names)
-    return names
+    return _checked_names(names, tuple(map(type, names)))
 
 
 @lru_cache(1024)
-def _check_names(names: tuple[str, ...]) -> None:
-    """Raise ``InvalidValueError`` if a name is empty, reserved or repeated."""
+def _checked_names(names: tuple[str, ...], types: tuple[type[str], ...]) -> tuple[str, ...]:
+    """Return valid names, equal ones of equal types as one object.
+
+    Raises
+    ------
+    InvalidValueError
+        If a name is empty, reserved or repeated.
+    """
     seen: set[str] = set()
     for name in names:
         if not name or "\0" in name:
@@ -223,6 +228,7 @@ def _check_names(names: tuple[str, ...]) -> None:
         if name.casefold() in seen:
             raise InvalidValueError(f"dimension names must be unique ignoring case, got {names}")
         seen.add(name.casefold())
+    return names
 
 
 def is_fill(values: NDArray[Any], fill_value: Any) -> NDArray[np.bool_]:
@@ -316,7 +322,7 @@ class Schema:
             if stype == self.stype:
                 return self
             return unchecked_schema(self.shape, self.dims, self.dtype, self.fill_value, stype)
-        dims = _view_dims(self.dims, view.sources, tuple(map(type, self.dims)))
+        dims = _view_dims(self.dims, view.sources, tuple(map(type, self.dims))) if view.axes else ()
         return unchecked_schema(view.shape, dims, self.dtype, self.fill_value, stype)
 
 

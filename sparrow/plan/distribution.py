@@ -173,6 +173,8 @@ def distribute(node: Contraction) -> list[Factors] | None:
         The operands of each product. Those of the first are the cores; in the others at least one has fewer axes, so
         that axes of the result may be missing, and summed ones, which multiply the product by their size.
     """
+    if not any(isinstance(each, Scan) and isinstance(each.source, Map) for each in node.operands):
+        return None
     if not node.semiring.plain or node.keep_fill:
         return None
     if not (node.mask is None and node.topk is None and node.score is None):
