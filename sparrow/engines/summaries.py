@@ -62,7 +62,7 @@ def _lower_traced(scan: Scan) -> Iterator[Scan]:
 def _map_values(scan: Scan, work: Callable[[NDArray[Any]], Any]) -> Iterator[Any]:
     """Yield ``work(values)`` for each chunk of a relation, in any order."""
     chunks = scan_reader.unordered_chunks(scan, scan_order(scan)) if scan.view.size else []
-    yield from scan_reader.map_blocks(scan, lambda block: work(block.values), chunks=chunks, axes=())
+    yield from scan_reader.map_blocks(scan, lambda block: work(block.values), None, chunks, (), "counting values")
 
 
 def count_values(scan: Scan) -> ValueCounts:

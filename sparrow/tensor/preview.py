@@ -60,9 +60,11 @@ class Preview:
     def __init__(self, scan: Scan, found: Survey) -> None:
         self.scan, self.found = scan, found
         self._labels: dict[int, pa.Array] = {}
-        sizes = scan.view.base_shape if scan.relation.version is not None else ()
-        if max(sizes, default=0) <= tuning().labels_read:  # larger vocabularies take long to read
-            self._labels = {axis: names.array() for axis, names in axis_labels(scan).items()}
+        found_labels = axis_labels(scan)
+        sizes = scan.view.base_shape if scan.relation.version is not None and found_labels else ()
+        self.is_by_position = max(sizes, default=0) > tuning().labels_read  # large vocabularies take long to read
+        if not self.is_by_position:
+            self._labels = {axis: names.array() for axis, names in found_labels.items()}
 
     @property
     def is_small(self) -> bool:
@@ -149,11 +151,10 @@ class Preview:
     @property
     def note(self) -> str:
         """Note about what was read, if not all in order."""
-        if self.found.is_complete:
-            return ""
+        notes = ["by position, labels are not read"] if self.is_by_position else []
         if not self.found.is_sorted:
-            return f"in the order of the files; {self.found.count:,} elements read"
-        return ""
+            notes.append(f"in the order of the files; {self.found.count:,} elements read")
+        return "; ".join(notes)
 
 
 def read_preview(scan: Scan, rows: int, with_picture: bool = False) -> Preview:

@@ -186,6 +186,15 @@ def test_ipython_shows_one_line_inside_of_containers() -> None:
     assert inside.shown == repr(A).split("\n")[0]
 
 
+def test_large_vocabularies_are_not_read(tmp_path: Path) -> None:
+    A = sp.from_coords([[0, 1]], [5, 4], dims=["user"], labels={"user": ["ann", "bob"]}).save(tmp_path / "A.sparrow")
+    with tune("tensor", labels_read=1), observe("plan.labels") as read:
+        assert repr(A).split("\n")[3:] == ["   0      5", "   1      4", "by position, labels are not read"]
+        assert "by position" in A._repr_html_()
+    assert not read
+    assert "ann" in repr(A)
+
+
 # -- pictures ------------------------------------------------------------------------------------
 
 

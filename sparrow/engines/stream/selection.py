@@ -213,7 +213,7 @@ def _smallest(scan: Scan, k: int, rank: Callable[[Block], NDArray[Any]], what: s
     best, ranks = _empty(scan.schema), np.zeros(0)
     with memory.reserve(0, what, "ask for fewer") as room:
         chunks = scan_reader.unordered_chunks(scan, order)
-        for block, found in scan_reader.map_blocks(scan, select, order, chunks):
+        for block, found in scan_reader.map_blocks(scan, select, order, chunks, doing="selecting"):
             best = _concat([best, block], scan.schema)
             ranks = np.concatenate([ranks.astype(found.dtype), found])
             at = sort(best, ranks)
