@@ -39,12 +39,10 @@ def test_chart_shows_losses() -> None:
     assert sum(ratio > 1 for ratio in found) >= 3
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built."""
+def build_site(folder: Path) -> None:
+    """Build the site in a folder, or skip the test."""
     for name in ("mkdocs", "mkdocstrings", "jupytext", "nbclient", "ipykernel", "matplotlib"):
         pytest.importorskip(name, reason="the extra docs builds the site")
-    folder = tmp_path_factory.mktemp("site")
     run = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
         cwd=REPOSITORY,
@@ -54,11 +52,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    return folder
 
 
-@pytest.mark.slow
-def test_searches_find_their_pages(site: Path) -> None:
+def check_searches_find_their_pages(site: Path) -> None:
+    """Check that the words people search for find their pages."""
     entries = json.loads((site / "search" / "search_index.json").read_text())["docs"]
     pages = {entry["location"]: entry for entry in entries if "#" not in entry["location"]}
     # Tags weigh more than all text in the search of the theme.
@@ -67,8 +64,8 @@ def test_searches_find_their_pages(site: Path) -> None:
     assert {page for page in SYNONYMS if page.replace(".md", ".html") not in pages} == set()
 
 
-@pytest.mark.slow
-def test_notebooks_have_outputs_and_pictures(site: Path) -> None:
+def check_notebooks_have_outputs_and_pictures(site: Path) -> None:
+    """Check that notebooks are shown with outputs and pictures."""
     for path in (REPOSITORY / "docs" / "notebooks").glob("*.py"):
         page = (site / "notebooks" / f"{path.stem}.html").read_text()
         assert page.count('class="notebook-output"') > 4, path.stem
@@ -78,8 +75,8 @@ def test_notebooks_have_outputs_and_pictures(site: Path) -> None:
         assert "data-output" not in page
 
 
-@pytest.mark.slow
-def test_formulas_and_types_are_rendered(site: Path) -> None:
+def check_formulas_and_types_are_rendered(site: Path) -> None:
+    """Check that formulas and types of signatures are rendered."""
     models = (site / "reference" / "models.html").read_text()
     assert ":math:" not in models
     assert ".. math::" not in models
@@ -90,8 +87,8 @@ def test_formulas_and_types_are_rendered(site: Path) -> None:
     assert re.search(r"config\(\s*\*,\s*memory_limit: int \| float \| str \| None = None,", text)
 
 
-@pytest.mark.slow
-def test_home_shows_pictures_and_a_toggle(site: Path) -> None:
+def check_home_shows_pictures_and_a_toggle(site: Path) -> None:
+    """Check that the home page shows its pictures and a theme toggle."""
     home = (site / "index.html").read_text()
     for picture in ("images/web.png", "images/speed.svg"):
         assert f'src="{picture}"' in home
@@ -101,9 +98,19 @@ def test_home_shows_pictures_and_a_toggle(site: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
-def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+def check_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    """Check that pages load nothing from other hosts."""
     for page in site.rglob("*.html"):
         loaded = re.findall(r'<(?:script|img|iframe)[^>]* src="(https?:[^"]*)"', page.read_text())
         loaded += re.findall(r'<link rel="(?:stylesheet|preconnect)"[^>]* href="(https?:[^"]*)"', page.read_text())
         assert loaded == [], page.name
+
+
+@pytest.mark.slow
+def test_site(tmp_path: Path) -> None:
+    build_site(tmp_path)  # once: it takes half a minute
+    check_searches_find_their_pages(tmp_path)
+    check_notebooks_have_outputs_and_pictures(tmp_path)
+    check_formulas_and_types_are_rendered(tmp_path)
+    check_home_shows_pictures_and_a_toggle(tmp_path)
+    check_pages_load_nothing_from_elsewhere(tmp_path)

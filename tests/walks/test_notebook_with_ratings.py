@@ -158,7 +158,7 @@ def test_tracebacks_show_the_line_of_the_user(outputs: dict[str, list[Any]]) -> 
 
 def test_movielens_asks_for_relabel(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "ml-latest-small" / "ratings.csv.gz"
-    columns = {"coords": ["userId", "movieId"], "value": "rating"}
+    columns: Any = {"coords": ["userId", "movieId"], "value": "rating"}
     with pytest.warns(UserWarning, match=r"movieId.*9,724 of 193,610.*relabel=True"):
         sp.ingest.columns(source, tmp_path / "gaps.sparrow", **columns)
     stars = sp.ingest.columns(source, tmp_path / "stars.sparrow", relabel=True, **columns)
