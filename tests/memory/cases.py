@@ -1039,7 +1039,7 @@ EXEMPT: dict[str, str] = {
     name: reason
     for reason, names in {
         "takes a path, scalars, dtypes or settings": """
-            sp.Semiring sp.Bundle sp.Bundle.get sp.full evaluation.Model evaluation.Recommending
+            sp.Semiring sp.Bundle sp.Bundle.get sp.config sp.full evaluation.Model evaluation.Recommending
             evaluation.Recommending.recommend evaluation.Model.fit evaluation.Model.recommend
             models.ALS.set_params models.FactorizationMachine models.FactorizationMachine.set_params
             models.LinearRegression models.LinearRegression.set_params models.LogisticRegression
@@ -1058,7 +1058,7 @@ EXEMPT: dict[str, str] = {
             evaluation.metrics
         """,
         "the same as another function": """
-            training.batches training.Batches cli.view cli.recommend evaluation.Popularity.recommend
+            training.batches training.Batches cli.shell cli.view cli.recommend evaluation.Popularity.recommend
             evaluation.Popularity.fold_in
             evaluation.Popularity.predict evaluation.Popularity.save_factors evaluation.Popularity.similar
             sp.Tensor.__iand__ sp.Tensor.__ifloordiv__ sp.Tensor.__ilshift__ sp.Tensor.__imatmul__ sp.Tensor.__imod__
