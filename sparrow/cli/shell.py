@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 
 import sparrow as sp
+from sparrow.cli.answers import Mode, name_tables, respell, split_statements, write_answer
 from sparrow.cli.arguments import format_shape
-from sparrow.cli.querying import Mode, name_tables, respell, split_statements, write_answer
 from sparrow.cli.tables import is_terminal, write_table
 from sparrow.errors import InvalidValueError, SparrowError
 from sparrow.functions.query_paths import is_path, stored_tables

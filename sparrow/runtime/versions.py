@@ -13,13 +13,13 @@ __all__ = ["OPTIONAL", "REQUIRED", "package_version", "show_versions", "versions
 
 REQUIRED = (
     *("pyarrow", "duckdb", "numpy", "scipy", "polars", "deltalake", "numba", "llvmlite", "threadpoolctl", "rich"),
-    *("lazy-loader", "typer", "prompt_toolkit"),
+    *("lazy-loader", "typer", "prompt_toolkit", "pygments"),
 )
 """Packages that sparrow depends on."""
 
 OPTIONAL = (
     *("matplotlib", "jupyter", "cupy-cuda12x", "torch", "sparse", "pandas", "scikit-learn", "h5py", "obstore"),
-    *("networkx", "distributed", "jupytext", "ipython", "ipywidgets"),
+    *("networkx", "distributed", "jupytext", "ipython", "ipywidgets", "cloudpickle"),
 )
 """Packages that some functions use if installed."""
 

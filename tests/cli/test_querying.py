@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import sparrow as sp
-from sparrow.cli.querying import split_statements
+from sparrow.cli.answers import split_statements
 from sparrow.cli.tables import render, render_plan
 
 
