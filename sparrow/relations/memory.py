@@ -202,9 +202,8 @@ class MemoryRelation:
             return out
         start, stop = self._rows(box)
         size = tuning().chunk_elements
-        for begin in range(
-            start - start % size, stop, size
-        ):  # the same chunks for all boxes, so sums have the same bits
+        # The same chunks for all boxes, so that sums have the same bits.
+        for begin in range(start - start % size if start < stop else stop, stop, size):
             first, last = max(begin, start), min(begin + size, stop)
             if ndim:
                 leading = self.block.coords[0]

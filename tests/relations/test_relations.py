@@ -17,7 +17,7 @@ from sparrow.relations.arrow import arrow_table
 from sparrow.relations.edits import Edit, apply_edit
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.relations.protocol import ArrowSource, scan
-from sparrow.testing import observe, strategy
+from sparrow.testing import observe, strategy, tune
 
 
 def dense_relation(shape: tuple[int, ...]) -> MemoryRelation:
@@ -106,3 +106,19 @@ def test_only_one_chunk_is_read_small() -> None:
         with observe("relations.read") as events:
             assert sp.Tensor(relation).sum() == 10
     assert [details["rows"] for _, details in events] == [7, 3]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 100])
+def test_chunks_in_memory_do_not_depend_on_the_box(size: int) -> None:
+    rows = np.repeat(np.arange(10), 3)[4:]
+    schema = Schema((12, 3), (), np.dtype(float))
+    relation = MemoryRelation(schema, Block((rows, np.tile(np.arange(3), 10)[4:]), np.ones(len(rows))))
+    with tune("relations", chunk_elements=size):
+        ends = {at for chunk in relation.chunks(Box.from_shape((12, 3))) for at in chunk.ref}
+        for first in range(13):
+            for last in range(first, 13):
+                chunks = relation.chunks(Box((range(first, last), range(3))))
+                inside = np.flatnonzero((rows >= first) & (rows < last))
+                assert sum(chunk.rows for chunk in chunks) == len(inside)
+                assert all(chunk.rows > 0 for chunk in chunks)
+                assert {at for chunk in chunks for at in chunk.ref} <= {*ends, *inside[:1], *(inside[-1:] + 1)}
