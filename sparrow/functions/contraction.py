@@ -376,8 +376,9 @@ def _to_letters(numbers: Any) -> str:
     if not isinstance(numbers, list | tuple) or not all(
         each is ... or (isinstance(each, int | np.integer) and 0 <= each < len(known)) for each in numbers
     ):
+        given = f"a tensor of shape {numbers.shape}" if isinstance(numbers, Tensor) else repr(numbers)
         raise InvalidValueError(
-            f"einsum: {numbers!r} must be subscripts such as 'ij,jk->ik', or numbers below 52 after an operand"
+            f"einsum: {given} must be subscripts such as 'ij,jk->ik', or numbers below 52 after an operand"
         )
     return "".join("..." if each is ... else known[each] for each in numbers)
 
