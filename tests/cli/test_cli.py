@@ -96,6 +96,14 @@ def test_no_arguments_show_help(cli: Any) -> None:
             ["--memory-limit", "much", "info", "{at}/web.sparrow"],
             "size must be a number of bytes or a string such as '500MB' or '2GiB', got 'much'",
         ),
+        (
+            ["--engine", "processes", "--cluster", "few", "explain", "{at}/web.sparrow"],
+            "cluster must be a number of processes for engine='processes', got 'few'",
+        ),
+        (
+            ["--engine", "processes", "--scratch", "{at}/none", "info", "{at}/web.sparrow"],
+            "scratch must be an existing directory",
+        ),
     ],
 )
 def test_failure_is_one_line(cli: Any, stored: Path, words: list[str], told: str) -> None:
