@@ -77,6 +77,10 @@ def __dir__() -> list[str]:
 class SparrowError(Exception):
     """Base class of all errors that sparrow raises."""
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # tblib, which Dask installs, cannot rebuild exceptions of several bases that do not define it.
+        return super().__reduce__()
+
 
 class IngestError(SparrowError, ValueError):
     """Malformed input text or table.

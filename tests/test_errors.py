@@ -58,6 +58,16 @@ def test_message_survives_pickle_and_copy(name: str) -> None:
         assert str(twin) == str(error)
 
 
+@pytest.mark.parametrize("name", [*BUILTINS, "SparrowError"])
+def test_message_survives_tblib(name: str) -> None:
+    tblib = pytest.importorskip("tblib.pickling_support", reason="tblib comes with Dask")
+    error = getattr(errors, name)("a.txt: no such thing")
+    rebuild, args, *_ = tblib.pickle_exception(error)
+    twin = rebuild(*args)
+    assert type(twin) is type(error)
+    assert str(twin) == str(error)
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [

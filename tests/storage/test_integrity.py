@@ -597,3 +597,19 @@ def test_changed_metadata_of_a_checkpoint_names_it(long_log: Path, tmp_path: Pat
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), checkpoint)
     with pytest.raises(errors.CorruptionError, match=checkpoint.name):
         sp.open(tmp_path / "t", version=int(checkpoint.name.split(".")[0]))
+
+
+def test_flipped_footers_of_a_checkpoint(long_log: Path, tmp_path: Path) -> None:
+    shutil.copytree(long_log, tmp_path / "t")
+    (checkpoint,) = (tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet")
+    data = checkpoint.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    wanted, refused = sp.open(tmp_path / "t").to_numpy().tolist(), 0
+    for at in range(len(data) - 8 - length, len(data) - 8, max(length // 150, 1)):
+        checkpoint.write_bytes(data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :])  # no longer UTF-8
+        try:
+            assert sp.open(tmp_path / "t").to_numpy().tolist() == wanted
+        except errors.CorruptionError as error:
+            refused += 1
+            assert checkpoint.name in str(error)  # noqa: PT017 every error names the file
+    assert refused

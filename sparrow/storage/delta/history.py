@@ -259,7 +259,7 @@ def _statistics_in(checkpoint: str) -> bytes | pa.Buffer:
                 return b""
             found = file.read(["add.stats"])["add"].combine_chunks().field("stats").cast(pa.large_string())
             return found.buffers()[2] or b""
-    except (OSError, KeyError, pa.ArrowException):
+    except (OSError, KeyError, ValueError, pa.ArrowException):
         return b""  # deltalake says what is wrong
 
 
