@@ -13,7 +13,7 @@ SYNONYMS = {
     "recipes/libsvm.md": ["svmlight", "classifier", "logistic regression"],
     "howto/graphs.md": ["graph", "network", "pagerank", "adjacency", "edges"],
     "howto/ratings.md": ["recommender", "collaborative filtering", "csv", "movielens", "dataframe"],
-    "howto/cluster.md": ["pickle", "joblib", "multiprocessing", "dask", "distributed", "parallel"],
+    "howto/cluster.md": ["pickle", "joblib", "multiprocessing", "dask", "distributed", "ray", "cluster", "parallel"],
     "howto/shell.md": ["cli", "terminal", "bash", "console"],
     "training.md": ["classifier", "regression", "svm", "sgd", "deep learning", "dataloader"],
     "reference/tensor.md": ["plot", "pandas", "groupby", "slice", "head"],

@@ -106,7 +106,7 @@ def test_imports_match_dependencies(repository: Path, project: dict[str, Any]) -
     optional = set().union(
         *(
             _names(extras[name])
-            for name in ("notebook", "gpu", "torch", "sparse", "pandas", "sklearn", "cloud", "hdf5", "dask")
+            for name in ("notebook", "gpu", "torch", "sparse", "pandas", "sklearn", "cloud", "hdf5", "dask", "ray")
         )
     )
     optional |= {"sklearn"} if "scikit-learn" in optional else set()

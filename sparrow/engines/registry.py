@@ -18,7 +18,7 @@ from sparrow.runtime import settings
 
 __all__ = ["ENGINES", "STREAM", "engine_for", "names", "register", "unregister"]
 
-_PLANNED = {"spark": "not part of this version", "ray": "not part of this version"}
+_PLANNED = {"spark": "not part of this version"}
 
 STREAM = Stream()
 """The engine that supports every node, to which others fall back."""
@@ -66,7 +66,7 @@ def _load(name: str) -> Engine | None:
     return None
 
 
-for _engine in (STREAM, DuckDB(), CuPy(), Cluster("processes"), Cluster("dask")):
+for _engine in (STREAM, DuckDB(), CuPy(), Cluster("processes"), Cluster("dask"), Cluster("ray")):
     register(_engine)
 
 ENGINES = ("auto", *sorted(_engines))

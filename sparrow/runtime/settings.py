@@ -241,7 +241,8 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         float sums may then round differently. The default, ``"none"``, never chooses one.
     cluster
         Where ``engine="dask"`` runs tasks: a ``distributed.Client`` or the address of its scheduler, by default the
-        active client. For ``engine="processes"`` a number of processes, by default one per processor.
+        active client. For ``engine="ray"`` the address of a cluster, by default the one that ``ray.init`` connected to.
+        For ``engine="processes"`` a number of processes, by default one per processor.
     scratch
         Folder, shared by all machines of a cluster, for arrays between this process and its tasks; by default
         ``temp_directory``.

@@ -24,7 +24,7 @@ class ComputeMethods(Base):
         Parameters
         ----------
         engine
-            "stream", "duckdb", "cupy" (on a GPU), "processes" or "dask" (tasks elsewhere), or "auto" for the
+            "stream", "duckdb", "cupy" (on a GPU), "processes", "dask" or "ray" (tasks elsewhere), or "auto" for the
             configured engine, or the one of least cost with the same bits.
 
         Returns

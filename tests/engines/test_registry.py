@@ -75,11 +75,11 @@ def test_unknown_node_is_named(engine: str) -> None:
 
 
 def test_register_by_name() -> None:
-    assert names() == ("auto", "cupy", "dask", "duckdb", "processes", "stream", "toy")
+    assert names() == ("auto", "cupy", "dask", "duckdb", "processes", "ray", "stream", "toy")
     with pytest.raises(InvalidValueError, match="registered already"):
         engines.register(Toy())
     with pytest.raises(
-        InvalidValueError, match="use one of 'auto', 'cupy', 'dask', 'duckdb', 'processes', 'stream', 'toy'"
+        InvalidValueError, match="use one of 'auto', 'cupy', 'dask', 'duckdb', 'processes', 'ray', 'stream', 'toy'"
     ):
         engines.engine_for("gpu")
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from distributed import Client, default_client
-from distributed.scheduler import KilledWorker
-
 from sparrow.engines.cluster.tuning import tuning
 from sparrow.errors import InvalidValueError, WorkerError
 from sparrow.runtime import settings
@@ -33,6 +30,8 @@ class Dask:
 
     def map(self, function: Callable[[Any, int], T], count: int, shared: Any) -> list[T]:
         """Return ``function(shared, number)`` for each number; see the protocol."""
+        from distributed.scheduler import KilledWorker
+
         retries = tuning().max_attempts - 1
         futures = [
             self._client.submit(function, shared, number, pure=False, retries=retries) for number in range(count)
@@ -59,6 +58,8 @@ def connect(cluster: Any) -> Dask:
     InvalidValueError
         If there is no such cluster.
     """
+    from distributed import Client, default_client
+
     if cluster is None:
         try:
             found: Any = default_client  # untyped

@@ -31,7 +31,7 @@ from sparrow.engines.portable_plan import PortablePlan
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream import Stream, lower
 from sparrow.engines.stream.capabilities import SumPushdown
-from sparrow.engines.stream.groupby import adds_rows_alone
+from sparrow.engines.stream.groupby import GroupState, adds_rows_alone
 from sparrow.engines.stream.marginals import find_marginal_sums
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.reductions import FusedReductions
@@ -237,7 +237,7 @@ class Cluster:
         partitions = tuple(relation.bounds) if isinstance(relation, PhysicalOperator) else None
         work = States(partitions, chunk_checksum(chunks))
         with self._run(scheduler, [root_scan(node) for node in nodes], work, bounds) as found:
-            groups.groups.merge_states(state for states in found for state in states)
+            groups.groups.merge_states(_own_state(state) for states in found for state in states)
         return [groups.scalar(number, node) for number, node in enumerate(nodes)]
 
     def evaluate_dense(self, node: Node) -> Any:
@@ -306,6 +306,14 @@ def _share_of_result(cut: Cut) -> int:
 def _own(array: NDArray[Any]) -> NDArray[Any]:
     """Return a writable array that needs no file."""
     return np.array(array) if isinstance(array, np.memmap) or not array.flags.writeable else array
+
+
+def _own_state(state: GroupState) -> GroupState:
+    """Return a state whose arrays can be merged in place."""
+    counts = None if state.counts is None else _own(state.counts)
+    return GroupState(
+        tuple(map(_own, state.coords)), counts, tuple(tuple(map(_own, arrays)) for arrays in state.states)
+    )
 
 
 def _is_pushed_down(nodes: Sequence[Reduce], scan: Scan) -> bool:

@@ -40,6 +40,7 @@ class Scheduler(Protocol):
 SCHEDULERS = {
     "processes": ("sparrow.engines.cluster.processes", ""),
     "dask": ("sparrow.engines.cluster.dask", "distributed"),
+    "ray": ("sparrow.engines.cluster.ray", "ray"),
 }
 """Module of the adapter, and the module it requires, of each scheduler."""
 

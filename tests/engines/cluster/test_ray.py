@@ -1,0 +1,124 @@
+"""Tasks on a Ray cluster of this machine; run where Ray is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparrow as sp
+import sparrow.testing
+from sparrow.engines.cluster.ray import Ray
+from sparrow.engines.cluster.tasks import Count, Job, run_task
+from sparrow.engines.portable_plan import PortablePlan
+from sparrow.errors import NotFoundError, WorkerError
+from tests.engines.cluster.failing import Deadly, Refusing, map_elements
+
+ray: Any = pytest.importorskip("ray", reason="requires Ray: pip install ray")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of files and processes that Ray leaves to its own shutdown
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[None]:
+    ray.init(
+        num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1", configure_logging=False, log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
+    )  # fmt: skip
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_ray(session: None) -> Iterator[None]:
+    with sparrow.testing.strategy("tiny_tasks", "partitioned"), sp.config(engine="ray"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    values = np.arange(1.0, 601)
+    A = sp.from_coords([np.arange(600) // 3, np.arange(600) % 7], values, shape=(200, 7))
+    with sp.config(engine="stream"):
+        return A.save(tmp_path_factory.mktemp("matrix") / "A.sparrow")
+
+
+def elements(A: Any) -> list[Any]:
+    with sp.config(engine="stream"):
+        found: list[Any] = A.to_numpy().tolist()
+    return found
+
+
+def test_results(matrix: Any, tmp_path: Path) -> None:
+    x = np.arange(70.0).reshape(7, 10)
+    with sparrow.testing.tune("relations", chunk_elements=50), sparrow.testing.observe("cluster.round") as states:
+        in_memory = sp.asarray(np.arange(3000.0).reshape(300, 10) / 7)
+        assert in_memory.sum() == in_memory.sum(axis=None)
+        ray_sum = (in_memory[1:] * 1).sum()
+        with sp.config(engine="stream"):
+            assert ray_sum == (in_memory[1:] * 1).sum()
+    assert "States" in str(states)
+    with sparrow.testing.observe("cluster.round") as rounds:
+        found = [(matrix + 1).compute(), (matrix @ matrix.T).sum(axis=1).compute(), matrix * 2 + matrix]
+        total, product, count = found[2].sum(), matrix @ x, (matrix @ matrix.T).nnz
+        saved = (matrix * 2).save(tmp_path / "B.sparrow")
+    assert [type(details["work"]).__name__ for _, details in rounds] == [
+        "Elements", "Elements", "Products", "Count", "Files"
+    ]  # fmt: skip
+    with sp.config(engine="stream"):
+        assert elements(found[0]) == elements(matrix + 1)
+        assert elements(found[1]) == elements((matrix @ matrix.T).sum(axis=1))
+        assert total == (matrix * 2 + matrix).sum()
+        assert product.tobytes() == (matrix @ x).tobytes()
+        assert count == (matrix @ matrix.T).nnz
+        assert elements(saved) == elements(matrix * 2)
+    assert saved.verify() == []
+    assert "rounds      1 round of 4 tasks" in (matrix + 1).explain()
+
+
+def test_worker_killed_in_mid_save(matrix: Any, tmp_path: Path) -> None:
+    (tmp_path / "deaths").mkdir()
+    B = map_elements(Deadly(str(tmp_path / "deaths"), 300.0), matrix).save(tmp_path / "B.sparrow")
+    assert os.listdir(tmp_path / "deaths") == ["died 0"]
+    assert elements(B) == elements(matrix)
+    assert B.verify() == []
+    there = {name for name in os.listdir(tmp_path / "B.sparrow") if not name.startswith("_")}
+    assert there == {Path(file.path).name for file in B.files()}
+
+
+def test_failures(matrix: Any, tmp_path: Path) -> None:
+    with pytest.raises(OverflowError, match=r"300\.0 is refused"):
+        map_elements(Refusing(300.0), matrix).save(tmp_path / "B.sparrow")
+    with sparrow.testing.observe("cluster.round") as rounds, pytest.raises(OverflowError):
+        map_elements(Refusing(300.0), matrix).compute()
+    assert not os.path.exists(rounds[0][1]["folder"])
+    plan = PortablePlan([matrix.__sparrow_scan__()])
+    old = Job(plan, Count(), (0, 200), str(tmp_path), 10**9, 1, {}, version="0.0.1")
+    with pytest.raises(WorkerError, match=r"sparrow must be 0\.0\.1 on every worker, got "):
+        Ray().map(run_task, 1, old)
+    hidden = Job(plan, Count(), (0, 200), str(tmp_path / "none"), 10**9, 1, {})
+    with pytest.raises(WorkerError, match="scratch must be a folder that every worker sees"):
+        Ray().map(run_task, 1, hidden)
+    missing = matrix.save(tmp_path / "C.sparrow") * 2
+    shutil.rmtree(tmp_path / "C.sparrow")
+    with pytest.raises(NotFoundError, match=r"C\.sparrow"):
+        missing.compute()
+    assert os.listdir(tmp_path) == []
+
+
+def test_interrupt_cancels_tasks(matrix: Any, tmp_path: Path) -> None:
+    def interrupt(**details: Any) -> None:
+        raise KeyboardInterrupt
+
+    with sparrow.testing.on("cluster.wait", interrupt), pytest.raises(KeyboardInterrupt):
+        (matrix * 2).save(tmp_path / "B.sparrow")
+    assert os.listdir(tmp_path) == []
+    assert elements((matrix * 2).save(tmp_path / "B.sparrow")) == elements(matrix * 2)
