@@ -160,6 +160,7 @@ def _show_next_steps(console: Console, home: Path) -> None:
     _print(console, f"The tensors are Delta tables in {home}{os.sep}, which other tools can read.")
     _print_code(console, f"sparrow info {census}", prompt="$ ")
     _print_code(console, f"sparrow show {web} 324812 --head 5", prompt="$ ")
+    _print_code(console, f"sparrow view {web}", prompt="$ ")
     _print_code(console, 'sparrow sql "select dst, count(*) from web group by 1 order by 2 desc" \\', prompt="$ ")
     _print_code(console, f"{named} --head 5", prompt="      ")
     _print_code(console, f"sparrow verify {web}", prompt="$ ")
