@@ -15,7 +15,7 @@ ROUNDS ?= 1
 
 NNZ ?= 100000000
 
-.PHONY: help tools demo dist install-check fast test seeds trial memory readers lint types site screenshots bench gpu clean
+.PHONY: help tools demo dist install-check fast test seeds trial memory readers lint types site screenshots bench gpu cluster clean
 .DEFAULT_GOAL := help
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo 'make screenshots  take the pictures of the documentation anew, in headless Chromium'
 	@echo 'make bench   time sparrow beside its peers; PARTS=spgemm,tiny for some, and update bench/RESULTS.md'
 	@echo 'make gpu     test and time engine="cupy" on a CUDA device (CUPY=cupy-cuda13x for CUDA 13)'
+	@echo 'make cluster run the tests of clusters, Ray included, which it installs'
 	@echo 'make clean   remove everything that these targets create, $(VENV) included'
 
 $(BIN)/python:
@@ -123,6 +124,10 @@ $(VENV)/.bench: $(VENV)/.dev
 PARTS ?=
 bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py --write $(if $(PARTS),--only $(PARTS))
+
+cluster: $(VENV)/.dev
+	@$(PIP) install --constraint constraints.txt --editable '.[dev,ray]'
+	@$(BIN)/python -m pytest -q tests/engines/cluster
 
 # The engine tests use the device where there is one, in one process that has its memory alone.
 CUPY ?= cupy-cuda12x
