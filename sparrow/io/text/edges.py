@@ -537,7 +537,7 @@ def _edge_evidence(layout: TextLayout, whole: bool) -> str | None:
         return None
     if whole and len(rows) == layout.width == len(_DIMS) + 1 and any(row[2] == "0" for row in rows):
         return None  # a dense matrix
-    return f"lines begin with two ids that are {'numbers' if kinds == {'integer'} else 'names'}"
+    return f"{'two integer ids' if kinds == {'integer'} else 'two ids'} per line"
 
 
 def _share_ids(rows: Sequence[Sequence[str]], integral: bool) -> bool:
