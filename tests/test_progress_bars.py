@@ -152,6 +152,7 @@ CASES: list[tuple[str, Run]] = [
     ("eigsh", solve("eigsh", 3)),
     ("svds", solve("svds", 3)),
     ("reducing", by_chunks(lambda A: A.sum(axis=0).compute())),
+    ("selecting", by_chunks(lambda A: (A * 2).topk(3))),
     ("counting", by_chunks(lambda A: (A * 2).count(axis=None))),
     ("computing", by_chunks(lambda A: (A + A[::-1]).compute())),
     ("multiplying", multiply_stored),
