@@ -34,7 +34,7 @@ help:
 	@echo 'make screenshots  take the pictures of the documentation anew, in headless Chromium'
 	@echo 'make bench   time sparrow beside its peers; PARTS=spgemm,tiny for some, and update bench/RESULTS.md'
 	@echo 'make gpu     test and time engine="cupy" on a CUDA device (CUPY=cupy-cuda13x for CUDA 13)'
-	@echo 'make cluster run the tests of clusters, Ray included, which it installs'
+	@echo 'make cluster run the tests of clusters with Ray and Spark, which it installs'
 	@echo 'make clean   remove everything that these targets create, $(VENV) included'
 
 $(BIN)/python:
@@ -126,7 +126,9 @@ bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py --write $(if $(PARTS),--only $(PARTS))
 
 cluster: $(VENV)/.dev
-	@$(PIP) install --constraint constraints.txt --editable '.[dev,ray]'
+	@$(PIP) install --constraint constraints.txt --editable '.[dev,ray,spark]'
+	@command -v java > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || \
+	  { apt-get -qq update && apt-get -qq install --yes --no-install-recommends openjdk-17-jre-headless; } > /dev/null
 	@$(BIN)/python -m pytest -q tests/engines/cluster
 
 # The engine tests use the device where there is one, in one process that has its memory alone.

@@ -103,15 +103,12 @@ def _names(requirements: list[str]) -> set[str]:
 def test_imports_match_dependencies(repository: Path, project: dict[str, Any]) -> None:
     declared = _names(project["project"]["dependencies"])
     extras = project["project"]["optional-dependencies"]
-    optional = set().union(
-        *(
-            _names(extras[name])
-            for name in ("notebook", "gpu", "torch", "sparse", "pandas", "sklearn", "cloud", "hdf5", "dask", "ray")
-        )
-    )
+    used = "notebook gpu torch sparse pandas sklearn cloud hdf5 dask ray spark"
+    optional = set().union(*(_names(extras[name]) for name in used.split()))
     optional |= {"sklearn"} if "scikit-learn" in optional else set()
     optional |= {"IPython"} if "ipython" in optional else set()
     optional |= {"cupy", "cupyx"} if "cupy-cuda12x" in optional else set()  # one wheel, named after what it needs
+    optional |= {"py4j"} if "pyspark" in optional else set()
     optional |= {"cloudpickle"}  # Dask and joblib bring it along; an error suggests it
     imported = {name.replace("_", "-") for name in _find_imports(repository / "sparrow")}
     declared, optional = ({name.replace("_", "-") for name in names} for names in (declared, optional))

@@ -108,10 +108,10 @@ def general(
         bool | None, typer.Option("--progress/--no-progress", help="Progress bars. [default: in a terminal]")
     ] = None,
     engine: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Engine, such as stream, processes, dask or ray. [default: auto]")
+        str | None, typer.Option(metavar="NAME", help="Engine, such as stream, processes or dask. [default: auto]")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS|N", help="Scheduler of dask or ray; number of processes.")
+        str | None, typer.Option(metavar="ADDRESS|N", help="Scheduler of dask, ray or spark; number of processes.")
     ] = None,
     scratch: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Folder that all machines of a cluster share.")

@@ -49,7 +49,7 @@ At: TypeAlias = Annotated[
     str | None,
     typer.Option("--at", metavar="VERSION", help="A version, as history names it, or a time: 2026-11-22."),
 ]
-Engine: TypeAlias = Literal["auto", "cupy", "dask", "duckdb", "processes", "ray", "stream"]
+Engine: TypeAlias = Literal["auto", "cupy", "dask", "duckdb", "processes", "ray", "spark", "stream"]
 Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 

@@ -13,12 +13,10 @@ from sparrow.engines.cupy import CuPy
 from sparrow.engines.duckdb import DuckDB
 from sparrow.engines.protocol import Engine
 from sparrow.engines.stream import Stream
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import InvalidValueError
 from sparrow.runtime import settings
 
 __all__ = ["ENGINES", "STREAM", "engine_for", "names", "register", "unregister"]
-
-_PLANNED = {"spark": "not part of this version"}
 
 STREAM = Stream()
 """The engine that supports every node, to which others fall back."""
@@ -66,7 +64,7 @@ def _load(name: str) -> Engine | None:
     return None
 
 
-for _engine in (STREAM, DuckDB(), CuPy(), Cluster("processes"), Cluster("dask"), Cluster("ray")):
+for _engine in (STREAM, DuckDB(), CuPy(), Cluster("processes"), Cluster("dask"), Cluster("ray"), Cluster("spark")):
     register(_engine)
 
 ENGINES = ("auto", *sorted(_engines))
@@ -82,8 +80,6 @@ def engine_for(name: str) -> Engine:
     ------
     InvalidValueError
         If there is no such engine.
-    UnsupportedError
-        If it is planned for a later version.
     MissingDependencyError
         If a dependency or a device is missing.
     """
@@ -98,6 +94,4 @@ def engine_for(name: str) -> Engine:
     if found is not None:
         found.check()
         return found
-    if name in _PLANNED:
-        raise UnsupportedError(f"engine={name!r}: {_PLANNED[name]}; use {', '.join(map(repr, names()))}")
     raise InvalidValueError(f"engine={name!r}: use one of {', '.join(map(repr, names()))}")

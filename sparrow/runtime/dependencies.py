@@ -24,6 +24,7 @@ OPTIONAL = {
     "matplotlib": Optional("Matplotlib", "matplotlib"),
     "obstore": Optional("obstore", "obstore"),
     "pandas": Optional("pandas", "pandas"),
+    "pyspark": Optional("Spark", "pyspark", " pandas"),
     "ray": Optional("Ray", "ray"),
     "sparse": Optional("pydata/sparse", "sparse"),
     "torch": Optional("PyTorch", "torch"),

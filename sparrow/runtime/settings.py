@@ -242,6 +242,8 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
     cluster
         Where ``engine="dask"`` runs tasks: a ``distributed.Client`` or the address of its scheduler, by default the
         active client. For ``engine="ray"`` the address of a cluster, by default the one that ``ray.init`` connected to.
+        For ``engine="spark"`` a ``SparkSession``, the URL of a master or of a server of Spark Connect, by default the
+        active session.
         For ``engine="processes"`` a number of processes, by default one per processor.
     scratch
         Folder, shared by all machines of a cluster, for arrays between this process and its tasks; by default

@@ -19,7 +19,7 @@ REQUIRED = (
 
 OPTIONAL = (
     *("matplotlib", "jupyter", "cupy-cuda12x", "torch", "sparse", "pandas", "scikit-learn", "h5py", "obstore"),
-    *("networkx", "distributed", "ray", "jupytext", "ipython", "ipywidgets", "cloudpickle"),
+    *("networkx", "distributed", "pyspark", "ray", "jupytext", "ipython", "ipywidgets", "cloudpickle"),
 )
 """Packages that some functions use if installed."""
 

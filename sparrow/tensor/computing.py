@@ -24,8 +24,8 @@ class ComputeMethods(Base):
         Parameters
         ----------
         engine
-            "stream", "duckdb", "cupy" (on a GPU), "processes", "dask" or "ray" (tasks elsewhere), or "auto" for the
-            configured engine, or the one of least cost with the same bits.
+            "stream", "duckdb", "cupy" (on a GPU), "processes", "dask", "ray" or "spark" (tasks elsewhere), or "auto"
+            for the configured engine, or the one of least cost with the same bits.
 
         Returns
         -------

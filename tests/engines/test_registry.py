@@ -75,11 +75,12 @@ def test_unknown_node_is_named(engine: str) -> None:
 
 
 def test_register_by_name() -> None:
-    assert names() == ("auto", "cupy", "dask", "duckdb", "processes", "ray", "stream", "toy")
+    assert names() == ("auto", "cupy", "dask", "duckdb", "processes", "ray", "spark", "stream", "toy")
     with pytest.raises(InvalidValueError, match="registered already"):
         engines.register(Toy())
     with pytest.raises(
-        InvalidValueError, match="use one of 'auto', 'cupy', 'dask', 'duckdb', 'processes', 'ray', 'stream', 'toy'"
+        InvalidValueError,
+        match="use one of 'auto', 'cupy', 'dask', 'duckdb', 'processes', 'ray', 'spark', 'stream', 'toy'",
     ):
         engines.engine_for("gpu")
 
@@ -113,13 +114,6 @@ def test_products_of_expressions(engine: str) -> None:
     A: Any = sp.asarray(dense)
     contract = make_matmul((A + A * 2).__sparrow_scan__(), Dense(np.arange(5.0)))
     np.testing.assert_allclose(engines.evaluate_dense(contract, engine), 3 * dense @ np.arange(5.0))
-
-
-def test_planned_engines_are_named() -> None:
-    with pytest.raises(UnsupportedError, match="engine='spark': not part of this version; use 'auto'"):
-        sp.eye(3).compute("spark")
-    with pytest.raises(InvalidValueError, match=r"engine must be one of 'auto', 'cupy'.*, got 'spark'"):
-        sp.config(engine="spark")
 
 
 def test_engines_of_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

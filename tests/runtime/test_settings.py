@@ -109,7 +109,7 @@ def test_engine_must_be_registered() -> None:
     before = current()
     with pytest.raises(
         InvalidValueError,
-        match="engine must be one of 'auto', 'cupy', 'dask', 'duckdb', 'processes', 'ray', 'stream', got 'mine'",
+        match="engine must be one of 'auto', 'cupy', 'dask', 'duckdb', 'processes', 'ray', 'spark', 'stream', got 'mi",
     ):
         config(engine="mine", threads=1)
     with pytest.raises(InvalidValueError, match="got 'mine'"):

@@ -28,7 +28,7 @@ class Scheduler(Protocol):
         """Return ``function(shared, number)`` for each number below ``count``.
 
         A task whose process dies runs again elsewhere. If a task raises, or this process is interrupted, the other
-        tasks are cancelled and the error is raised.
+        tasks are cancelled and the error is raised. Spark runs the other tasks of the round first.
 
         Raises
         ------
@@ -41,6 +41,7 @@ SCHEDULERS = {
     "processes": ("sparrow.engines.cluster.processes", ""),
     "dask": ("sparrow.engines.cluster.dask", "distributed"),
     "ray": ("sparrow.engines.cluster.ray", "ray"),
+    "spark": ("sparrow.engines.cluster.spark", "pyspark"),
 }
 """Module of the adapter, and the module it requires, of each scheduler."""
 

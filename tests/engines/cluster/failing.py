@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 import sparrow as sp
 from sparrow.plan import make_map
@@ -22,16 +23,20 @@ class Deadly:
     folder: str
     value: float
     times: int = 1
+    levels: int = 0
+    """Number of the ancestor that dies, 0 for the process itself."""
 
     def __call__(self, values: Any) -> Any:
         values = np.asarray(values)
         if (values == self.value).any():
             for number in range(self.times):
+                dying = [psutil.Process(), *psutil.Process().parents()][self.levels]
                 try:
-                    Path(self.folder, f"died {number}").touch(exist_ok=False)
+                    with open(Path(self.folder, f"died {number}"), "x") as file:
+                        file.write(dying.name())
                 except FileExistsError:
                     continue
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(dying.pid, signal.SIGKILL)
         return values * 1
 
 
