@@ -411,7 +411,7 @@ def test_folder_lists_what_its_files_are(cli: Any) -> None:
         Path("my data", name).write_text(text)
     done = cli("ingest", "my data", "out")
     assert "this is a folder: pass one of its files, such as 'my data/b.txt'" in done.err
-    for name, content in {"b.txt": "edges: lines begin", "below": "a folder", "d": "a line has one column"}.items():
+    for name, content in {"b.txt": "edges: two integer ids", "below": "a folder", "d": "a line has one column"}.items():
         assert re.search(rf"\n  {name} +{content}", done.err), done.err
     assert "hidden" not in done.err
     wanted: list[Any] = [TRIANGLE, {(1, 2): 3}, {"X": {(0, 0): 2}, "y": {(0,): 1}}]

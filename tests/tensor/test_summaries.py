@@ -195,10 +195,10 @@ def test_broadcast_views(times: int, width: int, seed: int, n: int, turned: bool
 
 
 def test_broadcast_views_are_not_formed() -> None:
-    A = sp.broadcast_to(sp.random((1000,), density=0.5, seed=0), (10**9, 1000))
+    A = sp.broadcast_to(sp.random((1000,), density=0.5, seed=0), (10**7, 1000))
     assert [row[:2] for row in A.head(2).rows()] == [(0, int(at)) for at in A[0].head(2)["d0"]]
-    assert A.tail(1)["d0_1"].item() == 10**9 - 1
-    assert "broadcasting repeats each element 1,000,000,000 times" in repr(A)
+    assert A.tail(1)["d0_1"].item() == 10**7 - 1
+    assert "broadcasting repeats each element 10,000,000 times" in repr(A)
     assert repr(A[:3]).count("\n") == 9
 
 
