@@ -18,6 +18,8 @@ from sparrow import errors
 PACKAGE = Path(sp.__file__).parent
 RUNS = {"eval", "exec", "pickle.load", "pickle.loads", "pickle.Unpickler", "os.system", "os.popen", "os.umask"}
 """Calls that run what they are given, or change the whole process."""
+ANSWERS = "sparrow/engines/cluster/spark.py"
+"""Unpickles what the tasks of this process return through Spark, and the tasks on its workers."""
 
 
 def test_nothing_runs_what_it_reads_or_changes_the_process() -> None:
@@ -27,7 +29,7 @@ def test_nothing_runs_what_it_reads_or_changes_the_process() -> None:
             if not isinstance(node, ast.Call):
                 continue
             name, where = ast.unparse(node.func), f"{path.name}:{node.lineno}"
-            assert name not in RUNS, where
+            assert name not in RUNS or (name == "pickle.loads" and path.as_posix().endswith(ANSWERS)), where
             options = {each.arg: ast.unparse(each.value) for each in node.keywords}
             assert options.get("shell", "False") == "False", where
             assert name != "torch.load" or options.get("weights_only") == "True", where
