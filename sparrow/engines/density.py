@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import RangeAxis
-from sparrow.engines.sort_orders import scan_order
-from sparrow.engines.stream import lower
-from sparrow.engines.stream.scan_reader import reader
+from sparrow.engines.chunks import scan_chunks
 from sparrow.engines.tuning import tuning
 from sparrow.kernels.coo import Block
 from sparrow.plan import Scan
@@ -136,12 +134,10 @@ def density(scan: Scan, axes: tuple[int, int], bins: int, sample: bool) -> Densi
     sample
         Read a limited number of chunks, evenly spread in the scan order, and estimate the others.
     """
-    (scan,) = lower([scan])
-    grid, order = DensityGrid(scan, axes, bins), scan_order(scan)
-    chunks = scan.relation.chunks(scan.view.box(), order) if scan.view.size else []
-    read = reader(scan, order)
+    found = scan_chunks(scan, axes)
+    grid, chunks = DensityGrid(found.scan, axes, bins), found.chunks
     numbers = spread_chunks(len(chunks), tuning().density_sample_chunks if sample else len(chunks))
-    blocks = ordered_map(lambda number: read(chunks[number]), numbers.tolist(), settings.current().threads)
+    blocks = ordered_map(lambda number: found.read(chunks[number]), numbers.tolist(), settings.current().threads)
     for number, block in zip(numbers.tolist(), blocks, strict=True):
         grid.add(number, block)
     return grid.estimate(chunks)

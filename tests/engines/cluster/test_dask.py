@@ -17,6 +17,7 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Refusing, map_elements
+from tests.engines.cluster.helpers import elements
 
 distributed = pytest.importorskip("distributed", reason="requires Dask: pip install distributed")
 
@@ -40,20 +41,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def in_dask(client: Any) -> Iterator[None]:
     with sparrow.testing.strategy("tiny_tasks", "partitioned"), sp.config(engine="dask"):
         yield
-
-
-@pytest.fixture(scope="module")
-def matrix(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    values = np.arange(1.0, 601)
-    A = sp.from_coords([np.arange(600) // 3, np.arange(600) % 7], values, shape=(200, 7))
-    with sp.config(engine="stream"):
-        return A.save(tmp_path_factory.mktemp("matrix") / "A.sparrow")
-
-
-def elements(A: Any) -> list[Any]:
-    with sp.config(engine="stream"):
-        found: list[Any] = A.to_numpy().tolist()
-    return found
 
 
 def test_results(matrix: Any, client: Any, tmp_path: Path) -> None:

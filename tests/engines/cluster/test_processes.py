@@ -22,6 +22,7 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, UnsupportedError, WorkerError
 from tests.engines.cluster.failing import Deadly, Refusing, map_elements, report_settings
+from tests.engines.cluster.helpers import elements
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -30,20 +31,6 @@ ROOT = Path(__file__).resolve().parents[3]
 def in_processes() -> Iterator[None]:
     with sparrow.testing.strategy("tiny_tasks", "partitioned"), sp.config(engine="processes", cluster=2):
         yield
-
-
-@pytest.fixture(scope="module")
-def matrix(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    values = np.arange(1.0, 601)
-    A = sp.from_coords([np.arange(600) // 3, np.arange(600) % 7], values, shape=(200, 7))
-    with sp.config(engine="stream"):
-        return A.save(tmp_path_factory.mktemp("matrix") / "A.sparrow")
-
-
-def elements(A: Any) -> list[Any]:
-    with sp.config(engine="stream"):
-        found: list[Any] = A.to_numpy().tolist()
-    return found
 
 
 def left_over(folder: Path) -> list[str]:

@@ -18,6 +18,7 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Refusing, map_elements
+from tests.engines.cluster.helpers import elements
 
 ray: Any = pytest.importorskip("ray", reason="requires Ray: pip install ray")
 
@@ -41,20 +42,6 @@ def session() -> Iterator[None]:
 def in_ray(session: None) -> Iterator[None]:
     with sparrow.testing.strategy("tiny_tasks", "partitioned"), sp.config(engine="ray"):
         yield
-
-
-@pytest.fixture(scope="module")
-def matrix(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    values = np.arange(1.0, 601)
-    A = sp.from_coords([np.arange(600) // 3, np.arange(600) % 7], values, shape=(200, 7))
-    with sp.config(engine="stream"):
-        return A.save(tmp_path_factory.mktemp("matrix") / "A.sparrow")
-
-
-def elements(A: Any) -> list[Any]:
-    with sp.config(engine="stream"):
-        found: list[Any] = A.to_numpy().tolist()
-    return found
 
 
 def test_results(matrix: Any, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, MissingDependencyError, NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Refusing, map_elements
+from tests.engines.cluster.helpers import elements
 
 pytest.importorskip("pyspark", reason="requires Spark: pip install 'pyspark[connect]'")
 
@@ -61,20 +62,6 @@ def clusters() -> Iterator[dict[str, Any]]:
 def in_spark(clusters: dict[str, Any]) -> Iterator[None]:
     with sparrow.testing.strategy("tiny_tasks", "partitioned"), sp.config(engine="spark"):
         yield
-
-
-@pytest.fixture(scope="module")
-def matrix(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    values = np.arange(1.0, 601)
-    A = sp.from_coords([np.arange(600) // 3, np.arange(600) % 7], values, shape=(200, 7))
-    with sp.config(engine="stream"):
-        return A.save(tmp_path_factory.mktemp("matrix") / "A.sparrow")
-
-
-def elements(A: Any) -> list[Any]:
-    with sp.config(engine="stream"):
-        found: list[Any] = A.to_numpy().tolist()
-    return found
 
 
 @pytest.mark.parametrize("way", ["active", "session", "master", "connect"])
