@@ -1,10 +1,9 @@
 """Alignment of tensors by dimension names and labels.
 
-Dimensions that a person named are matched by name, those with names of a reader (``src, dst``) or default names (``d0,
-d1, ...``) by position. Then labels
-along an axis that differ are joined, and each operand is taken at the labels of the result: where it lacks one, its
-elements are the fill value. If one operand has labels and another has none, they go by position. Equal labels cost
-nothing, and only labels are read.
+Dimensions that a person named are matched by name, those with names of a reader (``src, dst``) or default names
+(``d0, d1, ...``) by position. Then labels along an axis that differ are joined, and each operand is taken at the
+labels of the result: where it lacks one, its elements are the fill value. If one operand has labels and another has
+none, they go by position. Equal labels cost nothing, and only labels are read.
 """
 
 from __future__ import annotations
