@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -177,3 +178,10 @@ def _find(name: str) -> object:
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_of_prose_is_written_twice(page: str) -> None:
+    text = re.sub(r"^ *```.*?^ *```$", "", (REPOSITORY / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    seen = Counter(line.strip() for line in text.splitlines() if len(line) > 60)
+    assert [line for line, count in seen.items() if count > 1] == []

@@ -14,6 +14,7 @@ from sparrow.engines.density import DensityGrid, DensityMap, spread_chunks
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream import lower, scan_reader
 from sparrow.engines.stream.product.combine import find_largest
+from sparrow.engines.stream.selection import empty_block, reverse_values
 from sparrow.engines.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks, flat_positions
 from sparrow.plan import Scan
@@ -71,7 +72,7 @@ def survey(
         Keep values, and the largest elements.
     """
     (scan,) = lower([scan])
-    found = Survey(_empty(scan.schema), _empty(scan.schema), 0, True, True)
+    found = Survey(empty_block(scan.schema), empty_block(scan.schema), 0, True, True)
     if not scan.view.size:
         return found
     grid = None if axes is None else DensityGrid(scan, axes, bins)
@@ -93,7 +94,7 @@ def survey(
             found.largest = _largest(found.largest, block, rows)
         found.count += block.count
     if found.count <= 2 * rows:
-        found.last = _empty(scan.schema)
+        found.last = empty_block(scan.schema)
     else:
         found.first = found.first.take(slice(rows))
     if values:
@@ -179,17 +180,9 @@ def _largest(best: Block | None, block: Block, rows: int) -> Block | None:
         return None
     found = block.take(find_largest(np.array([0, block.count]), block.values, rows))
     if best is not None:
-        found = Block(
-            tuple(np.concatenate(columns) for columns in zip(best.coords, found.coords, strict=True)),
-            np.concatenate([best.values, found.values]),
-        )
-    falling = ~found.values if found.values.dtype.kind in "iub" else -found.values
-    return found.take(np.lexsort((*reversed(found.coords), falling))[:rows])
+        found = concat_blocks([best, found], len(best.coords), best.values.dtype)
+    return found.take(np.lexsort((*reversed(found.coords), reverse_values(found.values)))[:rows])
 
 
 def _concat(first: Block, second: Block, schema: Schema) -> Block:
     return concat_blocks([first, second], schema.ndim, schema.dtype)
-
-
-def _empty(schema: Schema) -> Block:
-    return Block(tuple(np.zeros(0, kind) for kind in schema.coordinate_dtypes), np.zeros(0, schema.dtype))

@@ -22,7 +22,7 @@ from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["best_elements", "best_of_lines", "first_elements", "sample_elements"]
+__all__ = ["best_elements", "best_of_lines", "empty_block", "first_elements", "reverse_values", "sample_elements"]
 
 
 def best_of_lines(indptr: NDArray[np.int64], values: NDArray[Any], k: int, largest: bool) -> NDArray[np.int64]:
@@ -35,10 +35,10 @@ def best_of_lines(indptr: NDArray[np.int64], values: NDArray[Any], k: int, large
     >>> best_of_lines(np.array([0, 3, 5]), np.array([5, 7, 7, 1, 2]), 1, largest=False)
     array([0, 3])
     """
-    return find_largest(indptr, values if largest else _reverse(values), k)
+    return find_largest(indptr, values if largest else reverse_values(values), k)
 
 
-def _reverse(values: NDArray[Any]) -> NDArray[Any]:
+def reverse_values(values: NDArray[Any]) -> NDArray[Any]:
     """Return values in the opposite order, NaN apart."""
     return ~values if values.dtype.kind in "iub" else -values
 
@@ -55,7 +55,7 @@ def best_elements(scan: Scan, k: int, largest: bool) -> Block:
     """
 
     def rank(block: Block) -> NDArray[Any]:
-        return _reverse(block.values) if largest else block.values
+        return reverse_values(block.values) if largest else block.values
 
     return _smallest(scan, k, rank, f"the {k} {'largest' if largest else 'smallest'} elements")
 
@@ -76,7 +76,7 @@ def first_elements(scan: Scan, n: int, last: bool = False) -> Block:
     if small is not None:
         return small.take(slice(n) if not last else slice(max(small.count - n, 0), None))
     if not n:
-        return _empty(scan.schema)
+        return empty_block(scan.schema)
     order = sorted_order(scan)
     if not scan.view.preserves_order(order) and scan.view.ndim:
         sign = -1 if last else 1
@@ -185,7 +185,7 @@ def _smallest(scan: Scan, k: int, rank: Callable[[Block], NDArray[Any]], what: s
     """
     k = min(k, scan.schema.size)
     if not k:
-        return _empty(scan.schema)
+        return empty_block(scan.schema)
     order = scan_order(scan)
     is_sorted = sign > 0 and scan.view.preserves_order(order)
     worst: list[Any] = []  # the highest rank among k elements that were found; later ones beyond it are dropped
@@ -202,7 +202,7 @@ def _smallest(scan: Scan, k: int, rank: Callable[[Block], NDArray[Any]], what: s
             block, ranks = (block, ranks) if len(near) == block.count else (block.take(near), ranks[near])
         if block.count > k:
             if is_sorted:  # equal ranks are in the order of their coordinates
-                at = np.sort(find_largest(np.array([0, block.count]), _reverse(ranks), k))
+                at = np.sort(find_largest(np.array([0, block.count]), reverse_values(ranks), k))
             else:
                 bound = np.partition(ranks, k - 1)[k - 1]
                 (at,) = np.nonzero(~(ranks > bound) if bound == bound else np.ones(len(ranks), bool))
@@ -210,7 +210,7 @@ def _smallest(scan: Scan, k: int, rank: Callable[[Block], NDArray[Any]], what: s
             block, ranks = block.take(at), ranks[at]
         return block, ranks
 
-    best, ranks = _empty(scan.schema), np.zeros(0)
+    best, ranks = empty_block(scan.schema), np.zeros(0)
     with memory.reserve(0, what, "ask for fewer") as room:
         chunks = scan_reader.unordered_chunks(scan, order)
         for block, found in scan_reader.map_blocks(scan, select, order, chunks, doing="selecting"):
@@ -226,8 +226,9 @@ def _smallest(scan: Scan, k: int, rank: Callable[[Block], NDArray[Any]], what: s
 
 def _concat(blocks: list[Block], schema: Schema) -> Block:
     kept = [block for block in blocks if block.count]
-    return concat_blocks(kept, schema.ndim, schema.dtype) if kept else _empty(schema)
+    return concat_blocks(kept, schema.ndim, schema.dtype) if kept else empty_block(schema)
 
 
-def _empty(schema: Schema) -> Block:
+def empty_block(schema: Schema) -> Block:
+    """Return a block without elements, with the dtypes of a schema."""
     return Block(tuple(np.zeros(0, kind) for kind in schema.coordinate_dtypes), np.zeros(0, schema.dtype))
