@@ -271,6 +271,8 @@ class _Job(Generic[T, R]):
         self._caller_works = 0
         """1 while the caller computes an item itself."""
         self._own: dict[int, SimpleNamespace] = {}
+        self._spare: list[SimpleNamespace] = []
+        """Namespaces of workers that left, for the next ones: the pool may have more threads than the job."""
 
     def add(self, item: T) -> _Task[T, R]:
         """Enqueue an item and return its task."""
@@ -320,6 +322,7 @@ class _Job(Generic[T, R]):
             while self._running:
                 self._changed.wait()
         self._own.clear()
+        self._spare.clear()
         del self._work  # a worker about to leave the job must not keep the caller's objects alive
 
     def serve(self) -> None:
@@ -330,6 +333,8 @@ class _Job(Generic[T, R]):
                 with self._lock:
                     if not self._waiting or self._running >= self._max_workers():
                         self._workers -= 1
+                        if (own := self._own.pop(threading.get_ident(), None)) is not None:
+                            self._spare.append(own)
                         return
                     task = self._waiting.popleft()
                     self._running += 1
@@ -348,7 +353,11 @@ class _Job(Generic[T, R]):
 
     def namespace(self) -> SimpleNamespace:
         """Return the namespace of this thread for the job."""
-        return self._own.setdefault(threading.get_ident(), SimpleNamespace())
+        thread = threading.get_ident()
+        if (own := self._own.get(thread)) is None:
+            with self._lock:
+                own = self._own[thread] = self._spare.pop() if self._spare else SimpleNamespace()
+        return own
 
     def _max_workers(self) -> int:
         """Return the maximal number of workers; a busy caller counts as one."""

@@ -283,6 +283,8 @@ class Thing:
 def test_worker_local_is_dropped_with_the_iterator() -> None:
     things: WeakSet[Thing] = WeakSet()
     thread_pool.worker_local().thing = own_thing = Thing()
+    all_started = threading.Barrier(8)
+    assert len(list(ordered_map(lambda _: all_started.wait(TIMEOUT_SECONDS), range(8), 8))) == 8  # the pool keeps them
 
     def work(_: int) -> None:
         own = thread_pool.worker_local()
@@ -290,8 +292,16 @@ def test_worker_local_is_dropped_with_the_iterator() -> None:
             own.thing = Thing()
             things.add(own.thing)
         assert own.thing is not own_thing
+        done.release()
 
-    results = ordered_map(work, range(100), 2)
+    done = threading.Semaphore(0)
+
+    def items() -> Iterator[int]:
+        for item in range(100):
+            yield item
+            assert done.acquire(timeout=TIMEOUT_SECONDS)  # the queue is empty, so the worker leaves
+
+    results = ordered_map(work, items(), 2)
     for _ in range(50):
         next(results)
     assert 1 <= len(things) <= 3, "two workers, and the caller if it computes items itself"
