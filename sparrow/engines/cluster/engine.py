@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,23 +11,20 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import RangeAxis, View
 from sparrow.engines.cluster.cutting import Cut, cut_chunks, cut_rows, widen_ranges
+from sparrow.engines.cluster.rounds import Rounds
 from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect
 from sparrow.engines.cluster.scratch import Scratch
 from sparrow.engines.cluster.tasks import (
     Count,
     Elements,
     Files,
-    Job,
     Products,
     States,
     Work,
     chunk_checksum,
-    collect_overrides,
     root_scan,
-    run_task,
 )
 from sparrow.engines.cluster.tuning import tuning
-from sparrow.engines.portable_plan import PortablePlan
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream import Stream, lower
 from sparrow.engines.stream.capabilities import SumPushdown
@@ -40,7 +37,6 @@ from sparrow.plan import Accumulate, Contraction, Dense, Node, Reduce, Root, Sca
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Relation, base_orders
 from sparrow.runtime import memory, settings
-from sparrow.runtime.events import emit
 from sparrow.runtime.progress import format_quantity
 from sparrow.storage import DataFile
 
@@ -132,25 +128,18 @@ class Cluster:
         return Cut(bounds, "" if len(bounds) > 2 else "one range of rows has all elements", cut.elements, cut.nbytes)
 
     @contextmanager
+    def open_rounds(self, scheduler: Scheduler | None = None) -> Iterator[Rounds]:
+        """Open rounds of tasks that share a scratch folder, for a block."""
+        with Scratch(_scratch_folder()) as scratch:
+            yield Rounds(self.name, scheduler or self._scheduler(), scratch, self._materialize)
+
+    @contextmanager
     def _run(
         self, scheduler: Scheduler, scans: Sequence[Scan], work: Work, bounds: Sequence[int]
     ) -> Iterator[list[Any]]:
         """Run one task per range; results in files exist for the length of the block."""
-        now = settings.current()
-        computed: dict[Hashable, MemoryRelation] = {}
-
-        def materialize(relation: Relation) -> MemoryRelation:
-            if relation.token not in computed:
-                computed[relation.token] = self._materialize(relation)
-            return computed[relation.token]
-
-        with Scratch(_scratch_folder()) as scratch:
-            job = Job(
-                PortablePlan(scans, scratch.pack, materialize), work, tuple(bounds), scratch.path,
-                min(scheduler.memory_limit, now.memory_limit), scheduler.threads, collect_overrides(),
-            )  # fmt: skip
-            emit("cluster.round", engine=self.name, tasks=len(bounds) - 1, work=work, folder=scratch.path)
-            yield scheduler.map(run_task, len(bounds) - 1, job)
+        with self.open_rounds(scheduler) as rounds:
+            yield rounds.run(scans, work, bounds)
 
     def _materialize(self, relation: Relation) -> MemoryRelation:
         """Compute what tasks do not support, so that it travels with them."""
