@@ -93,7 +93,8 @@ class Plan(str):
         Nodes are nested objects with ``operation``, ``dims``, ``dtype``, ``details`` and ``operands``. A scan has
         ``reads``: the files, row groups, rows and bytes that it reads and skips. An analyzed plan has the counters of a
         node as ``actual``. The first node has those of the whole as ``totals`` and ``summary``, and as ``queries`` the
-        operators of the queries that DuckDB ran.
+        operators of the queries that DuckDB ran. On a cluster it has the planned rounds of tasks as ``rounds``, and in
+        ``totals`` those that ran.
         """
         whole: dict[str, Any] = {"summary": self.summary} if self.summary else {}
         whole |= {"totals": self.totals} if self.totals else {}
@@ -140,6 +141,7 @@ def _nest(entries: Iterable[PlanEntry]) -> str:
         own["note"] = entry.note.strip(" ,")
         own["details"] = dict(entry.details)
         own |= {"reads": entry.reads} if entry.reads else {}
+        own |= {"rounds": entry.rounds} if entry.rounds else {}
         own |= {"actual": entry.actual} if entry.actual else {}
         out.append(f'{json.dumps(own)[:-1]}, "operands": [')
         depth = entry.depth
@@ -161,9 +163,11 @@ class PlanTree:
         Unsupported nodes fall back to the stream engine.
     reason
         Why the engine was chosen; empty if it was given.
+    saves
+        Whether the elements are written to data files.
     """
 
-    def __init__(self, root: Root, engine: Engine, reason: str = "") -> None:
+    def __init__(self, root: Root, engine: Engine, reason: str = "", saves: bool = False) -> None:
         self._engine = engine
         self.scans: list[Scan] = optimize_for(engine, [root] if isinstance(root, Scan) else scans_of(root))
         """The scans of the root, or itself, optimized."""
@@ -186,7 +190,10 @@ class PlanTree:
         if reason:
             self.entries[0].details.insert(1, ("choice", reason))
         if isinstance(engine, TaskEngine):
-            self.entries[0].details += engine.describe_rounds(self.root)
+            rounds = engine.plan_rounds(self.root, saves)
+            if rounds is not None:
+                self.entries[0].details += rounds.details()
+                self.entries[0].rounds = rounds.to_dicts()
 
     def plan(
         self,

@@ -28,6 +28,8 @@ class PlanEntry:
     """Files, row groups, rows and bytes that a scan reads and skips; bytes of files are compressed."""
     actual: dict[str, Any] = field(default_factory=dict)
     """Counters of the node if the plan was analyzed."""
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    """Estimates of the rounds of tasks of a plan, at its first node."""
 
     @property
     def head(self) -> str:

@@ -114,7 +114,13 @@ def total_counters(totals: Mapping[str, Any]) -> list[tuple[str, str]]:
     [('rows', '2,000 elements'), ('seconds', '250.0 ms')]
     """
     rows = [] if totals["elements"] is None else [("rows", f"{totals['elements']:,} elements")]
-    return [*rows, ("seconds", f"{1000 * totals['seconds']:,.1f} ms")]
+    found = [*rows, ("seconds", f"{1000 * totals['seconds']:,.1f} ms")]
+    rounds = totals.get("rounds", ())
+    if rounds:
+        retries = sum(each["retries"] for each in rounds)
+        text = f"{sum(each['tasks'] for each in rounds)} tasks in {len(rounds)} round{'s' * (len(rounds) > 1)}"
+        found.append(("tasks", f"{text}, {retries} retries" if retries else text))
+    return found
 
 
 def read_share(entry: PlanEntry) -> float:

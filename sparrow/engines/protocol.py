@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from sparrow.engines.round_profile import RoundsPlan
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Reduce, Root, Scan
 from sparrow.storage import DataFile
@@ -94,8 +95,14 @@ class CostEstimator(Protocol):
 class TaskEngine(Protocol):
     """An engine that runs tasks in other processes."""
 
-    def describe_rounds(self, root: Root) -> list[tuple[str, str]]:
-        """Return the tasks of a root, for plans, as pairs of a name and a text."""
+    def plan_rounds(self, root: Root, saves: bool = False) -> RoundsPlan | None:
+        """Return the rounds of a root, for plans; None if it is not computed in tasks.
+
+        Parameters
+        ----------
+        saves
+            Whether its elements are written to data files.
+        """
 
     def write_files(self, scan: Scan, folder: str, profile: str) -> list[DataFile] | None:
         """Write the elements of a scan to data files; None if this process should."""

@@ -112,9 +112,9 @@ def write_files(scan: Scan, folder: str, profile: str) -> list[DataFile] | None:
     run = choose(scan).engine
     if not isinstance(run, TaskEngine):
         return None
-    with trace(scan, run) as tracer:
+    with trace(scan, run, saves=True) as tracer:
         (lowered,) = _lower(run, tracer.scans)
-        return run.write_files(lowered, folder, profile)
+        return tracer.files(run.write_files(lowered, folder, profile))
 
 
 def iter_blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
@@ -291,6 +291,9 @@ def explain(root: Root, analyze: bool = False, engine: str = "auto", repeats: Re
             scan = root if isinstance(root, Scan) else Scan(root, View.identity(root.schema.shape), root.schema)
             if choice.engine is STREAM:
                 for _ in iter_blocks(scan):
+                    pass
+            elif isinstance(choice.engine, TaskEngine):  # results in files may be larger than memory
+                for _ in iter_sorted_blocks(scan, engine):
                     pass
             else:
                 evaluate(scan, engine)

@@ -14,6 +14,7 @@ from sparrow.engines.explain import Plan, PlanTree, format_schema
 from sparrow.engines.profile import OperatorProfile, Profile, profiling
 from sparrow.engines.protocol import Engine
 from sparrow.engines.query_profile import parse_profiles
+from sparrow.engines.round_profile import RoundProfile, collect_rounds
 from sparrow.engines.stream.product.product import ChainStep, chain_steps
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Root, Scan, nodes_below, scans_of
@@ -23,7 +24,7 @@ from sparrow.relations.protocol import Chunk, Relation
 from sparrow.runtime.duckdb_connection import collect_profiles
 from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.validation import check_flag
-from sparrow.storage import Traffic, count_traffic
+from sparrow.storage import DataFile, Traffic, count_traffic
 
 __all__ = ["NullTracer", "Tracer", "explained", "is_tracing", "trace"]
 
@@ -111,6 +112,10 @@ class NullTracer:
         """Note elements of the result."""
         return block
 
+    def files(self, files: list[DataFile] | None) -> list[DataFile] | None:
+        """Note data files with the elements of the result."""
+        return files
+
     def value(self, result: T) -> T:
         """Note the result, an array or a scalar."""
         return result
@@ -123,9 +128,9 @@ class NullTracer:
 class Tracer(NullTracer):
     """Trace of one evaluation, whose plan is appended to a list when it ends."""
 
-    def __init__(self, plans: _Plans, root: Root, engine: Engine, reason: str = "") -> None:
+    def __init__(self, plans: _Plans, root: Root, engine: Engine, reason: str = "", saves: bool = False) -> None:
         super().__init__(root)
-        self._plans, self._engine, self._reason = plans, engine, reason
+        self._plans, self._engine, self._reason, self._saves = plans, engine, reason, saves
         self._count: int | None = None
         self._result = ""
         self._profile = Profile()
@@ -133,12 +138,14 @@ class Tracer(NullTracer):
         self._counters: list[OperatorProfile] = []
         self._stack, self._fetched = ExitStack(), Traffic()
         self._queries: list[str] = []
+        self._rounds: list[RoundProfile] = []
 
     def __enter__(self) -> Self:
         if self._plans.analyze:  # planning reads footers, which count too
             self._fetched = self._stack.enter_context(count_traffic())
             self._queries = self._stack.enter_context(collect_profiles())
-        self._tree = PlanTree(self._root, self._engine, self._reason)
+            self._rounds = self._stack.enter_context(collect_rounds())
+        self._tree = PlanTree(self._root, self._engine, self._reason, self._saves)
         self._scans = super().scans
         if self._plans.analyze and self._engine.reads_chunks:
             self._stack.enter_context(profiling(self._profile))
@@ -154,7 +161,8 @@ class Tracer(NullTracer):
             return
         seconds = time.perf_counter() - self._start
         elements = 0 if self._count is None and not self._result else self._count
-        totals = {"elements": elements, "seconds": seconds}
+        totals: dict[str, Any] = {"elements": elements, "seconds": seconds}
+        totals |= {"rounds": [each.to_dict() for each in self._rounds]} if self._rounds else {}
         totals |= self._total_reads() if self._engine.reads_chunks else {}
         queries = parse_profiles(self._queries)
         self._plans.append(self._tree.plan(self._profile, self._executed, self._summary(seconds), totals, queries))
@@ -172,6 +180,12 @@ class Tracer(NullTracer):
         """Note elements of the result."""
         self._count = (self._count or 0) + block.count
         return block
+
+    def files(self, files: list[DataFile] | None) -> list[DataFile] | None:
+        """Note data files with the elements of the result."""
+        if files is not None:
+            self._count = sum(file.rows for file in files)
+        return files
 
     def value(self, result: T) -> T:
         """Note the result, an array or a scalar."""
@@ -203,6 +217,7 @@ class Tracer(NullTracer):
         else:
             lines = [f"analyzed: {result}, {1000 * seconds:.1f} ms, from {decoded}"]
         lines += map(_format_step, self._plans.chain_steps[self._n_steps :])
+        lines += [f"round {number}: {each.describe()}" for number, each in enumerate(self._rounds, 1)]
         if self._fetched.requests:
             fetched = format_quantity(self._fetched.nbytes, "bytes")
             lines.append(f"fetched: {fetched} in {self._fetched.requests} requests, the log aside")
@@ -241,16 +256,18 @@ def is_tracing() -> bool:
     return _plans.get() is not None
 
 
-def trace(root: Root, engine: Engine, reason: str = "") -> NullTracer:
+def trace(root: Root, engine: Engine, reason: str = "", saves: bool = False) -> NullTracer:
     """Return a context manager that traces an evaluation if plans are collected.
 
     Parameters
     ----------
     reason
         Why the engine was chosen; empty if it was given.
+    saves
+        Whether the elements are written to data files.
     """
     plans = _plans.get()
-    return NullTracer(root) if plans is None else Tracer(plans, root, engine, reason)
+    return NullTracer(root) if plans is None else Tracer(plans, root, engine, reason, saves)
 
 
 class _CountingRelation:

@@ -21,7 +21,7 @@ from sparrow.storage.delta.external import delta_table
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
 from sparrow.storage.fs.credentials import use_storage_options
 from sparrow.storage.fs.protocols import Folder
-from sparrow.storage.fs.traffic import Traffic, count_traffic
+from sparrow.storage.fs.traffic import Traffic, count_files, count_traffic
 from sparrow.storage.handle import StoredHandle, iter_commits, open, reopen, save  # noqa: A004
 from sparrow.storage.parquet.layout import PROFILE_READERS, Profile, Sizes
 from sparrow.storage.parquet.writer import DataFile, TensorWriter
@@ -42,6 +42,7 @@ __all__ = [
     "bundle_info",
     "check_member_names",
     "check_members",
+    "count_files",
     "count_traffic",
     "create",
     "delta_table",

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from sparrow.core.indexing import RangeAxis
 from sparrow.engines.cluster.tuning import tuning
+from sparrow.engines.round_profile import PlannedRound
 from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.plan import Contraction, Scan, nodes_below, optimize_plan
 from sparrow.plan.estimates import estimate_contraction
-from sparrow.runtime.progress import format_quantity
 
-__all__ = ["Cut", "cut_chunks", "cut_rows", "widen_ranges"]
+__all__ = ["Cut", "cut_chunks", "cut_rows", "plan_chunks", "widen_ranges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,9 @@ class Cut:
     nbytes: int = 0
     """Bytes that the tasks read of files and arrays, if each reads its range."""
 
-    def describe(self) -> str:
-        """Return a line for plans."""
-        if self.reason:
-            return f"none, computed in this process: {self.reason}"
-        tasks = len(self.bounds) - 1
-        size = format_quantity(self.nbytes, "bytes")
-        return f"1 round of {tasks} tasks, {self.elements / tasks:.3g} elements each, {size} read in all"
+    def plan(self, work: str) -> PlannedRound:
+        """Return the estimates of its round."""
+        return PlannedRound(work, len(self.bounds) - 1, self.elements, self.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +142,12 @@ def _bounds_of_leaf(leaf: _Leaf, first_half: list[_Leaf], size: int, middle: int
             found = partition_bounds([scan], size, rows=math.ceil(leaf.rows / count))
             return found if len(found) > 2 else None
     return None
+
+
+def plan_chunks(scan: Scan, tasks: int) -> PlannedRound:
+    """Return the estimates of a round that aggregates all of a scan."""
+    leaves = _leaves(scan)
+    return PlannedRound("states", tasks, sum(leaf.rows for leaf in leaves), sum(leaf.nbytes for leaf in leaves))
 
 
 def cut_chunks(rows: list[int], slots: int) -> list[int]:

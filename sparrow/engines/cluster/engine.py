@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import RangeAxis, View
-from sparrow.engines.cluster.cutting import Cut, cut_chunks, cut_rows, widen_ranges
+from sparrow.engines.cluster.cutting import Cut, cut_chunks, cut_rows, plan_chunks, widen_ranges
 from sparrow.engines.cluster.rounds import Rounds
 from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect
 from sparrow.engines.cluster.scratch import Scratch
@@ -25,6 +25,7 @@ from sparrow.engines.cluster.tasks import (
     root_scan,
 )
 from sparrow.engines.cluster.tuning import tuning
+from sparrow.engines.round_profile import RoundsPlan
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream import Stream, lower
 from sparrow.engines.stream.capabilities import SumPushdown
@@ -33,7 +34,7 @@ from sparrow.engines.stream.marginals import find_marginal_sums
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.reductions import FusedReductions
 from sparrow.kernels.coo import Block, concat_blocks
-from sparrow.plan import Accumulate, Contraction, Dense, Node, Reduce, Root, Scan
+from sparrow.plan import Accumulate, Contraction, Dense, Node, Reduce, Root, Scan, nodes_below, scans_of
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Relation, base_orders
 from sparrow.runtime import memory, settings
@@ -209,22 +210,12 @@ class Cluster:
 
         The states of chunks are merged in the order of chunks, as the stream engine does.
         """
-        (operand,) = nodes[0].scans
         if len(nodes) == 1 and nodes[0].name == "count":
-            return [np.int64(self.count_nnz(operand))]
-        (scan,) = lower([operand])
-        chunks, groups = None, FusedReductions(nodes, scan)
-        if not _is_pushed_down(nodes, scan):
-            chunks = groups.groups.scalar_chunks()
-        if chunks is None:
-            return self._stream.reduce_all(nodes)
+            return [np.int64(self.count_nnz(nodes[0].scans[0]))]
         scheduler = self._scheduler()
-        bounds = cut_chunks([chunk.rows for chunk in chunks], scheduler.slots)
-        if len(bounds) < 3:
+        groups, work, bounds = _cut_totals(nodes, scheduler.slots)
+        if work is None:
             return self._stream.reduce_all(nodes)
-        relation = scan.relation
-        partitions = tuple(relation.bounds) if isinstance(relation, PhysicalOperator) else None
-        work = States(partitions, chunk_checksum(chunks))
         with self._run(scheduler, [root_scan(node) for node in nodes], work, bounds) as found:
             groups.groups.merge_states(_own_state(state) for states in found for state in states)
         return [groups.scalar(number, node) for number, node in enumerate(nodes)]
@@ -257,25 +248,43 @@ class Cluster:
         """Return the physical strategy for a node; empty if there is only one."""
         return ""
 
-    def describe_rounds(self, root: Root) -> list[tuple[str, str]]:
-        """Return lines of a plan on the tasks of its root. Reads footers."""
+    def plan_rounds(self, root: Root, saves: bool = False) -> RoundsPlan | None:
+        """Return the rounds of a root, None if tasks do not compute it; reads footers."""
         slots = self._scheduler().slots
         node = root.step if isinstance(root, Scan) else root
         if isinstance(node, Node) and self.unsupported_reason(node) is not None:
-            return []
-        if isinstance(root, Scan):
-            cut = self._cut_scan(root, slots)
+            return None
+        size = format_quantity(tuning().result_bytes, "bytes")
+        result = f"through the scheduler, above {size} as files in {_scratch_folder()}"
+        if isinstance(root, Reduce) and not root.axes:
+            if root.name == "count":
+                return self.plan_rounds(root.scans[0])
+            _, states, bounds = _cut_totals([root], slots)
+            if states is None:
+                return RoundsPlan(reason="the input is small, or its total needs no elements")
+            planned = plan_chunks(root.scans[0], len(bounds) - 1)
+            return RoundsPlan((planned,), "", _bytes_shared(root), "states of chunks, merged in the order of chunks")
+        if isinstance(root, Scan) and saves:
+            cut, work = self._cut_axis(root, slots), "files"
+            result = "data files by tasks, committed once by this process"
+        elif isinstance(root, Scan):
+            cut, work = self._cut_scan(root, slots), "elements"
+            result += "; save() has tasks write data files, and commits once"
         elif isinstance(root, Node) and root.is_dense:
-            cut = self._cut_dense(root, slots)[0]
-        elif isinstance(root, Reduce) and not root.axes:
-            return [("rounds", "1 round of tasks that aggregate chunks, merged in their order")]
+            cut, work = self._cut_dense(root, slots)[0], "products"
         else:
-            return []
-        lines = [("rounds", cut.describe())]
-        if not cut.reason:
-            size = format_quantity(tuning().result_bytes, "bytes")
-            lines.append(("result", f"through the scheduler, above {size} as files in {_scratch_folder()}"))
-        return lines
+            return None
+        if cut.reason:
+            return RoundsPlan(reason=cut.reason)
+        return RoundsPlan((cut.plan(work),), "", _bytes_shared(root), result)
+
+
+def _bytes_shared(root: Root) -> int:
+    """Return the bytes of arrays of a plan that are written to files for tasks."""
+    nodes = nodes_below([root] if isinstance(root, Scan) else scans_of(root))
+    nodes += [root] if isinstance(root, Node) else []
+    arrays = {id(each.array): each.array.nbytes for node in nodes for each in node.children if isinstance(each, Dense)}
+    return sum(nbytes for nbytes in arrays.values() if nbytes >= tuning().inline_bytes)
 
 
 def _scratch_folder() -> str:
@@ -303,6 +312,18 @@ def _own_state(state: GroupState) -> GroupState:
     return GroupState(
         tuple(map(_own, state.coords)), counts, tuple(tuple(map(_own, arrays)) for arrays in state.states)
     )
+
+
+def _cut_totals(nodes: Sequence[Reduce], slots: int) -> tuple[FusedReductions, States | None, list[int]]:
+    """Return reductions over all axes, and the tasks that aggregate their chunks."""
+    (scan,) = lower([nodes[0].scans[0]])
+    reductions = FusedReductions(nodes, scan)
+    chunks = None if _is_pushed_down(nodes, scan) else reductions.groups.scalar_chunks()
+    if chunks is None:
+        return reductions, None, []
+    bounds = cut_chunks([chunk.rows for chunk in chunks], slots)
+    partitions = tuple(scan.relation.bounds) if isinstance(scan.relation, PhysicalOperator) else None
+    return reductions, States(partitions, chunk_checksum(chunks)) if len(bounds) > 2 else None, bounds
 
 
 def _is_pushed_down(nodes: Sequence[Reduce], scan: Scan) -> bool:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from numpy.typing import NDArray
 
+from sparrow.engines.cluster.marks import RoundProgress
 from sparrow.engines.cluster.schedulers import Scheduler
 from sparrow.engines.cluster.scratch import Scratch
 from sparrow.engines.cluster.tasks import Job, Work, collect_overrides, run_task
 from sparrow.engines.portable_plan import PortablePlan
+from sparrow.engines.round_profile import RoundProfile, record_round
 from sparrow.plan import Scan
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Relation
-from sparrow.runtime import settings
+from sparrow.runtime import progress, settings
 from sparrow.runtime.events import emit
 
 __all__ = ["Rounds"]
@@ -61,6 +65,8 @@ class Rounds:
     def run(self, scans: Sequence[Scan], work: Work, bounds: Sequence[int]) -> list[Any]:
         """Run one task per range, and return their results in order.
 
+        A progress bar counts them, and :func:`~sparrow.engines.round_profile.collect_rounds` collects what they did.
+
         Results in files exist as long as the scratch folder.
         """
         scheduler, tasks = self._scheduler, len(bounds) - 1
@@ -69,7 +75,16 @@ class Rounds:
             min(scheduler.memory_limit, settings.current().memory_limit), scheduler.threads, collect_overrides(),
         )  # fmt: skip
         emit("cluster.round", engine=self._name, tasks=tasks, work=work, folder=self.folder)
-        return scheduler.map(run_task, tasks, job)
+        shared, start = self._scratch.nbytes, time.perf_counter()
+        with ExitStack() as stack:
+            advance = stack.enter_context(progress.bar(f"tasks on {self._name}", tasks, "tasks"))
+            if settings.current().show_progress():
+                stack.enter_context(RoundProgress(self.folder, job.name, tasks, advance))
+            answers = scheduler.map(run_task, tasks, job)
+        seconds, name = time.perf_counter() - start, type(work).__name__.lower()
+        profiles = [answer.profile for answer in answers]
+        record_round(RoundProfile(name, seconds, self._scratch.nbytes - shared, profiles))
+        return [answer.result for answer in answers]
 
     def _materialize(self, relation: Relation) -> MemoryRelation:
         if relation.token not in self._computed:

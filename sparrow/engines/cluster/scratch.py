@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sparrow.engines.cluster.tuning import tuning
 from sparrow.errors import WorkerError
 from sparrow.kernels.coo import Block
+from sparrow.storage import count_files
 
 __all__ = ["Scratch", "check_visible", "store_array", "store_block"]
 
@@ -39,6 +40,8 @@ class Scratch:
         _sweep(parent)
         self.path = os.path.join(parent, f"{_PREFIX}{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}")
         self._arrays: dict[int, tuple[NDArray[Any], _ArrayFile]] = {}
+        self.nbytes = 0
+        """Bytes of the arrays that this process wrote."""
 
     def __enter__(self) -> Self:
         os.mkdir(self.path)
@@ -57,6 +60,7 @@ class Scratch:
         found = self._arrays.get(id(array))
         if found is None:
             found = self._arrays[id(array)] = array, store_array(self.path, array)
+            self.nbytes += array.nbytes
         return found[1]
 
 
@@ -99,6 +103,7 @@ def store_array(folder: str, array: NDArray[Any]) -> Any:
     """Return an array as a new file of a folder, which unpickles as the array."""
     path = os.path.join(folder, f"{uuid.uuid4().hex}.npy")
     np.save(path, array, allow_pickle=False)
+    count_files(written=array.nbytes)
     return _ArrayFile(path, array.shape, array.dtype)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+import uuid
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -13,8 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from sparrow.core.indexing import View
+from sparrow.engines.cluster.marks import mark_end, mark_start
 from sparrow.engines.cluster.scratch import check_visible, store_array, store_block
 from sparrow.engines.portable_plan import PortablePlan
+from sparrow.engines.round_profile import TaskProfile
 from sparrow.engines.stream import Stream, lower
 from sparrow.engines.stream.groupby import GroupState
 from sparrow.engines.stream.operator import PhysicalOperator
@@ -27,9 +31,9 @@ from sparrow.runtime import settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.tuning import get_tunables
 from sparrow.runtime.versions import package_version
-from sparrow.storage import DataFile, TensorWriter
+from sparrow.storage import DataFile, TensorWriter, count_traffic
 
-__all__ = ["Count", "Elements", "Files", "Job", "Products", "States", "collect_overrides", "run_task"]
+__all__ = ["Answer", "Count", "Elements", "Files", "Job", "Products", "States", "collect_overrides", "run_task"]
 
 _stream = Stream()
 
@@ -56,10 +60,20 @@ class Job:
     """Tuning parameters in force, by subsystem, other than the defaults."""
     version: str = field(default_factory=package_version)
     """Version of sparrow that made it."""
+    name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    """Name of the round in the scratch folder, which may have several."""
 
 
-def run_task(job: Job, number: int) -> Any:
-    """Run one task of a job.
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Result of a task, with its measurements."""
+
+    result: Any
+    profile: TaskProfile
+
+
+def run_task(job: Job, number: int) -> Answer:
+    """Run one task of a job, and measure it.
 
     Raises
     ------
@@ -73,12 +87,17 @@ def run_task(job: Job, number: int) -> Any:
             "install the same version everywhere"
         )
     check_visible(job.folder)
-    with ExitStack() as stack:
+    start, attempts = time.perf_counter(), mark_start(job.folder, job.name, number)
+    with count_traffic() as traffic, ExitStack() as stack:
         tunables = get_tunables()
         for name, changes in job.overrides.items():
             stack.enter_context(tunables[name].override(**changes))
         stack.enter_context(settings.config(memory_limit=job.memory_limit, threads=job.threads, engine="stream"))
-        return job.work(job.plan.scans, job.bounds[number], job.bounds[number + 1], job.folder)
+        result = job.work(job.plan.scans, job.bounds[number], job.bounds[number + 1], job.folder)
+    seconds = time.perf_counter() - start
+    mark_end(job.folder, job.name, number)
+    nbytes = traffic.bytes_read, traffic.bytes_written
+    return Answer(result, TaskProfile(seconds, *nbytes, socket.gethostname(), os.getpid(), attempts))
 
 
 def collect_overrides() -> dict[str, dict[str, Any]]:

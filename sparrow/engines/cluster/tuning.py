@@ -24,6 +24,7 @@ class ClusterTuning:
         64_000_000, "bytes", "Results that travel through the scheduler; larger ones are written to files by tasks."
     )
     inline_bytes: int = parameter(1_000_000, "bytes", "Arrays that travel with each task; larger ones go to a file.")
+    progress_poll_seconds: float = parameter(0.5, "seconds", "Between looks for tasks that ended, for a progress bar.")
     max_attempts: int = parameter(4, "attempts", "A task whose process died as often is given up.")
 
 

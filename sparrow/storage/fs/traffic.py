@@ -1,4 +1,4 @@
-"""Counters of requests to object stores, for ``explain(analyze=True)``."""
+"""Counters of requests and files, for ``explain(analyze=True)``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["Traffic", "count_request", "count_traffic"]
+__all__ = ["Traffic", "count_files", "count_request", "count_traffic", "is_counting"]
 
 
 class Traffic:
-    """Number of requests to object stores, and the bytes they returned."""
+    """Number of requests to object stores, and the bytes they returned.
+
+    Attributes
+    ----------
+    requests, nbytes
+        Requests to object stores, and the bytes they returned.
+    bytes_read, bytes_written
+        Compressed bytes of row groups that were read, and of files that were written, wherever they are.
+    """
 
     def __init__(self) -> None:
-        self.requests = self.nbytes = 0
+        self.requests = self.nbytes = self.bytes_read = self.bytes_written = 0
         self._lock = threading.Lock()
 
     def add(self, nbytes: int = 0) -> None:
@@ -23,13 +31,19 @@ class Traffic:
             self.requests += 1
             self.nbytes += nbytes
 
+    def add_files(self, read: int, written: int) -> None:
+        """Count bytes of files."""
+        with self._lock:
+            self.bytes_read += read
+            self.bytes_written += written
+
 
 _counters: ContextVar[tuple[Traffic, ...]] = ContextVar("sparrow_traffic", default=())
 
 
 @contextmanager
 def count_traffic() -> Iterator[Traffic]:
-    """Count the requests of this thread and its workers in a block.
+    """Count the requests and files of this thread and its workers in a block.
 
     Reads of logs are not counted.
     """
@@ -45,3 +59,14 @@ def count_request(nbytes: int = 0) -> None:
     """Count a request in every enclosing :func:`count_traffic` block."""
     for traffic in _counters.get():
         traffic.add(nbytes)
+
+
+def is_counting() -> bool:
+    """Return whether this thread is in a :func:`count_traffic` block."""
+    return bool(_counters.get())
+
+
+def count_files(*, read: int = 0, written: int = 0) -> None:
+    """Count bytes of files in every enclosing :func:`count_traffic` block."""
+    for traffic in _counters.get():
+        traffic.add_files(read, written)

@@ -29,6 +29,7 @@ from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import worker_local
 from sparrow.storage.fs.failures import damage_error
 from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.traffic import count_files, is_counting
 from sparrow.storage.parquet.layout import decode_values
 from sparrow.storage.tuning import tuning
 
@@ -292,6 +293,10 @@ def read_row_group(
     """
     emit("storage.read_row_group", path=path, row_group=group)
     file = _open_checked(path, ndim, group)
+    if is_counting():
+        described = file.metadata.row_group(group)
+        columns = range(described.num_columns) if dims is None else [*dims, *range(ndim, described.num_columns)]
+        count_files(read=sum(described.column(at).total_compressed_size for at in columns))
     try:
         if dims is None:
             block = to_block(file.read_row_group(group, use_threads=False), ndim, dtype, coordinate_dtypes)

@@ -25,6 +25,7 @@ from sparrow.runtime import memory
 from sparrow.runtime.thread_pool import BackgroundThread, background_thread
 from sparrow.storage.fs.failures import write_error
 from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.traffic import count_files
 from sparrow.storage.parquet.layout import (
     Profile,
     Sizes,
@@ -481,6 +482,7 @@ class TensorWriter:
         footer_crc = footer_checksum(file.sink.tail())
         name = file.sink.finalize(lambda sha: f"{sha}-{self._nonce}{footer_crc:08x}{self._ending}")
         self._open = None
+        count_files(written=file.sink.nbytes)
         dtypes = tuple(dtype.name for dtype in self._dtypes)
         self._files.append(
             DataFile(
