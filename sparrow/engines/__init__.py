@@ -22,6 +22,7 @@ from sparrow.engines.run import (
     open_partitions,
     reduce_all,
     write_files,
+    write_order,
 )
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.summaries import (
@@ -42,4 +43,5 @@ __all__ = [
     "first_elements", "histogram", "iter_blocks",
     "iter_sorted_blocks", "open_partitions", "reduce_all", "register", "register_select", "sample_elements",
     "scan_chunks", "sorted_order", "survey", "unregister", "value_range", "write_files",
+    "write_order",
 ]  # fmt: skip

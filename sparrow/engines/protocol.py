@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+
 from sparrow.engines.round_profile import RoundsPlan
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Reduce, Root, Scan
@@ -104,8 +106,18 @@ class TaskEngine(Protocol):
             Whether its elements are written to data files.
         """
 
-    def write_files(self, scan: Scan, folder: str, profile: str) -> list[DataFile] | None:
-        """Write the elements of a scan to data files; None if this process should."""
+    def write_files(
+        self,
+        scan: Scan,
+        folder: str,
+        profile: str,
+        order: Sequence[int] = (),
+        coordinate_dtypes: Sequence[np.dtype[Any]] = (),
+    ) -> list[DataFile] | None:
+        """Write the elements of a scan to data files; None if this process should.
+
+        ``order`` is the dimension of each axis, for files of a derived sort order.
+        """
 
 
 @runtime_checkable

@@ -28,11 +28,11 @@ from sparrow.plan import Contraction, Dense, Factors, Node, Reduce, Root, Scan, 
 from sparrow.relations.protocol import Relation
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.storage import DataFile
+from sparrow.storage import DataFile, Snapshot
 
 __all__ = [
     "count_nnz", "evaluate", "evaluate_array", "evaluate_dense", "evaluate_element", "evaluate_many", "explain",
-    "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all", "write_files",
+    "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all", "write_files", "write_order",
 ]  # fmt: skip
 
 
@@ -101,8 +101,17 @@ def iter_sorted_blocks(scan: Scan, engine: str = "auto") -> Iterator[Block]:
             yield tracer.block(block)
 
 
-def write_files(scan: Scan, folder: str, profile: str) -> list[DataFile] | None:
+def write_files(
+    scan: Scan, folder: str, profile: str, order: Sequence[int] = (), coordinate_dtypes: Sequence[np.dtype[Any]] = ()
+) -> list[DataFile] | None:
     """Write the elements of a scan to data files in tasks of the configured engine.
+
+    Parameters
+    ----------
+    order
+        Dimension of each axis, for files of a derived sort order.
+    coordinate_dtypes
+        Dtypes of the coordinate columns by dimension, by default those of the scan.
 
     Returns
     -------
@@ -114,7 +123,20 @@ def write_files(scan: Scan, folder: str, profile: str) -> list[DataFile] | None:
         return None
     with trace(scan, run, saves=True) as tracer:
         (lowered,) = _lower(run, tracer.scans)
-        return tracer.files(run.write_files(lowered, folder, profile))
+        return tracer.files(run.write_files(lowered, folder, profile, order, coordinate_dtypes))
+
+
+def write_order(snapshot: Snapshot, folder: str, order: tuple[int, ...]) -> list[DataFile] | None:
+    """Write the data files of a sort order in tasks of the configured engine.
+
+    Returns
+    -------
+    list of DataFile or None
+        None if the engine has no tasks, or this process should write them.
+    """
+    view = View.identity(snapshot.schema.shape).permute(order)
+    scan = Scan(snapshot, view, snapshot.schema.with_view(view))
+    return write_files(scan, folder, snapshot.metadata.profile, order, snapshot.base.coordinate_dtypes)
 
 
 def iter_blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:

@@ -48,7 +48,7 @@ from sparrow.storage.fs.failures import UNCHANGED, DoneClaim, UnchangedClaim
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.paths import absolute_path
 from sparrow.storage.parquet.layout import Sizes, check_profile
-from sparrow.storage.parquet.sort_orders import build_order
+from sparrow.storage.parquet.sort_orders import WriteOrder, build_order
 from sparrow.storage.parquet.writer import DataFile, TensorWriter
 from sparrow.storage.tuning import tuning
 from sparrow.storage.vacuum import vacuum
@@ -305,7 +305,7 @@ class StoredHandle:
             write_set = WriteSet((), (Box.from_shape(shape),))
             return self._commit(CommitTask("restore", write_set, lambda found: plan_restore(found, old), check))
 
-    def compact(self, profile: str | None = None) -> Snapshot:
+    def compact(self, profile: str | None = None, write_order: WriteOrder | None = None) -> Snapshot:
         """Merge small adjacent files in one commit, and rebuild derived orders.
 
         Elements do not change, so commits of others never conflict with it.
@@ -314,6 +314,8 @@ class StoredHandle:
         ----------
         profile
             ``"fast"``, ``"small"`` or ``"portable"``, for all files and later ones; unchanged by default.
+        write_order
+            Writes the files of a derived order in other processes.
 
         Raises
         ------
@@ -337,7 +339,7 @@ class StoredHandle:
             snapshot = self._commit(task)
             for order in orders:
                 try:
-                    build_order(snapshot, order, self._sizes)
+                    build_order(snapshot, order, self._sizes, write_order)
                 except StorageError as error:
                     raise StorageError(
                         f"version {snapshot.version} of {self.path!r} is committed, but its sort order {order} is not "
@@ -482,8 +484,15 @@ class StoredHandle:
             )
         return out[::-1]
 
-    def add_order(self, order: Sequence[int]) -> None:
+    def add_order(self, order: Sequence[int], write_order: WriteOrder | None = None) -> None:
         """Build or rebuild a derived sort order, within the memory limit.
+
+        Parameters
+        ----------
+        order
+            Permutation of the dimensions.
+        write_order
+            Writes its files in other processes.
 
         Raises
         ------
@@ -496,7 +505,7 @@ class StoredHandle:
             self._check_not_replaced()
             self._snapshot.invalidate_orders()
             with UnchangedClaim():
-                build_order(self._snapshot, order, self._sizes)
+                build_order(self._snapshot, order, self._sizes, write_order)
             self._snapshot.invalidate_orders()
 
     def vacuum(self, older_than: str | timedelta = "7 days", dry_run: bool = False) -> list[str]:
@@ -611,6 +620,7 @@ def save(
     sizes: Sizes | None = None,
     storage_options: Mapping[str, str] | None = None,
     write_files: Callable[[str], Sequence[DataFile] | None] | None = None,
+    write_order: WriteOrder | None = None,
 ) -> StoredHandle:
     """Store a tensor; it becomes visible in one step, or not at all.
 
@@ -640,6 +650,8 @@ def save(
         Options of an object store.
     write_files
         Writes the blocks to data files of a folder in other processes; None where this process should.
+    write_order
+        Writes the files of a derived order in the same way.
 
     Raises
     ------
@@ -660,6 +672,6 @@ def save(
                 files = writer.finish()
         create(folder, schema, files, labels=labels, profile=profile, operation=operation, extra=extra, report=report)
         for order in orders:
-            build_order(Snapshot(Log.open(os.fspath(folder))), order, sizes or Sizes())
+            build_order(Snapshot(Log.open(os.fspath(folder))), order, sizes or Sizes(), write_order)
     with DoneClaim(f"{os.fspath(path)!r} is complete"):
         return open(path, sizes=sizes)

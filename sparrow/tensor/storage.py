@@ -79,6 +79,7 @@ class StorageMethods(LabelMethods):
             orders=[check_permutation(self._axis_numbers(order), self.ndim) for order in self._check_orders(orders)],
             storage_options=storage_options,
             write_files=lambda folder: engines.write_files(scan, folder, profile),
+            write_order=engines.write_order,
         )
         return type(self)(handle)
 
@@ -173,7 +174,8 @@ class StorageMethods(LabelMethods):
         >>> A.files(order=(1, 0))[0].rows
         3
         """
-        self._stored_handle().add_order(check_permutation(self._axis_numbers(order), self._base.schema.ndim))
+        wanted = check_permutation(self._axis_numbers(order), self._base.schema.ndim)
+        self._stored_handle().add_order(wanted, engines.write_order)
 
     def files(self, order: Sequence[int | str] | None = None) -> Files:
         """Return the data files of the version.
@@ -288,7 +290,7 @@ class StorageMethods(LabelMethods):
             raise InvalidValueError(f"profile must be 'fast', 'small' or 'portable', got {profile!r}")
         handle = self._writable()
         if isinstance(handle, storage.StoredHandle):
-            handle.compact(profile)
+            handle.compact(profile, engines.write_order)
 
     def vacuum(self, older_than: str | timedelta = "7 days", dry_run: bool = False) -> list[str]:
         """Delete files that no version younger than ``older_than`` references.

@@ -29,6 +29,8 @@ class Cut:
     """Estimated elements and products of all tasks."""
     nbytes: int = 0
     """Bytes that the tasks read of files and arrays, if each reads its range."""
+    reads_all: bool = False
+    """Whether the reason is that each task would read all of the largest input."""
 
     def plan(self, work: str) -> PlannedRound:
         """Return the estimates of its round."""
@@ -92,6 +94,7 @@ def cut_rows(scan: Scan, slots: int) -> Cut:
         return Cut(
             reason="each task would read all of the largest input; add_order() sorts a stored one by another dimension",
             elements=elements,
+            reads_all=True,
         )
     bounds = None
     for leaf in sorted(divided, key=lambda leaf: -leaf.rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,20 @@ from sparrow.engines.cluster.cutting import Cut, cut_chunks, cut_rows, plan_chun
 from sparrow.engines.cluster.rounds import Rounds
 from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect
 from sparrow.engines.cluster.scratch import Scratch
+from sparrow.engines.cluster.sorting import (
+    MergedElements,
+    MergedFiles,
+    Runs,
+    SortPlan,
+    StoredRun,
+    bound_ranges,
+    plan_sort,
+)
 from sparrow.engines.cluster.tasks import (
     Count,
     Elements,
     Files,
+    FileTarget,
     Products,
     States,
     Work,
@@ -126,7 +137,7 @@ class Cluster:
         if cut.reason:
             return cut
         bounds = widen_ranges(cut.bounds)
-        return Cut(bounds, "" if len(bounds) > 2 else "one range of rows has all elements", cut.elements, cut.nbytes)
+        return replace(cut, bounds=bounds, reason="" if len(bounds) > 2 else "one range of rows has all elements")
 
     @contextmanager
     def open_rounds(self, scheduler: Scheduler | None = None) -> Iterator[Rounds]:
@@ -142,6 +153,30 @@ class Cluster:
         with self.open_rounds(scheduler) as rounds:
             yield rounds.run(scans, work, bounds)
 
+    @contextmanager
+    def _run_sort(
+        self, scheduler: Scheduler, plan: SortPlan, size: int, merge: Callable[[list[StoredRun], int], Work]
+    ) -> Iterator[list[Any]]:
+        """Run the two rounds of a sort.
+
+        Parameters
+        ----------
+        size
+            Length of the leading axis of the result.
+        merge
+            Returns the work of the second round, given runs and the number of tasks.
+        """
+        with self.open_rounds(scheduler) as rounds:
+            found = rounds.run([plan.source], Runs(plan.order), plan.cut.bounds)
+            runs = [run for part in found for run in part]
+            limit = min(scheduler.memory_limit, settings.current().memory_limit)
+            bounds = bound_ranges(runs, size, scheduler.slots, limit)
+            yield rounds.run([], merge(runs, len(bounds) - 1), bounds)
+
+    def _plan_sort(self, scan: Scan, cut: Cut, slots: int) -> SortPlan | None:
+        """Return the rounds that sort a scan, None if tasks do not sort it."""
+        return plan_sort(scan, lambda source: self._cut_axis(source, slots)) if cut.reads_all else None
+
     def _materialize(self, relation: Relation) -> MemoryRelation:
         """Compute what tasks do not support, so that it travels with them."""
         schema = relation.schema
@@ -152,11 +187,9 @@ class Cluster:
 
     def evaluate(self, scan: Scan) -> Block:
         """Return all elements of a scan, canonical in the order of the view's axes."""
-        scheduler = self._scheduler()
-        cut = self._cut_scan(scan, scheduler.slots)
-        if cut.reason:
-            return self._stream.evaluate(scan)
-        with self._run(scheduler, [scan], _elements(cut), cut.bounds) as blocks:
+        with self._compute_blocks(scan) as blocks:
+            if blocks is None:
+                return self._stream.evaluate(scan)
             what = f"the elements of an expression of shape {scan.schema.shape}"
             with memory.reserve(sum(block.nbytes for block in blocks), what, "save(path) it, take a smaller view"):
                 found = concat_blocks(blocks, scan.schema.ndim, scan.schema.dtype)
@@ -164,15 +197,38 @@ class Cluster:
 
     def iter_blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield the elements of a scan in canonical blocks, in the order of its axes."""
+        with self._compute_blocks(scan) as found:
+            yield from self._stream.iter_blocks(scan) if found is None else (block for block in found if block.count)
+
+    @contextmanager
+    def _compute_blocks(self, scan: Scan) -> Iterator[list[Block] | None]:
+        """Compute the elements of a scan in tasks; None if this process should."""
         scheduler = self._scheduler()
         cut = self._cut_scan(scan, scheduler.slots)
-        if cut.reason:
-            yield from self._stream.iter_blocks(scan)
-            return
-        with self._run(scheduler, [scan], _elements(cut), cut.bounds) as found:
-            yield from (block for block in found if block.count)
+        plan = self._plan_sort(scan, cut, scheduler.slots)
+        if plan is not None:
+            shape = scan.schema.shape
+            with self._run_sort(
+                scheduler,
+                plan,
+                shape[0],
+                lambda runs, tasks: MergedElements(runs, scan.schema, _share_of_result(tasks)),
+            ) as found:
+                yield found
+        elif cut.reason:
+            yield None
+        else:
+            with self._run(scheduler, [scan], Elements(_share_of_result(len(cut.bounds) - 1)), cut.bounds) as found:
+                yield found
 
-    def write_files(self, scan: Scan, folder: str, profile: str) -> list[DataFile] | None:
+    def write_files(
+        self,
+        scan: Scan,
+        folder: str,
+        profile: str,
+        order: Sequence[int] = (),
+        coordinate_dtypes: Sequence[np.dtype[Any]] = (),
+    ) -> list[DataFile] | None:
         """Write the elements of a scan to data files in tasks.
 
         Parameters
@@ -181,6 +237,10 @@ class Cluster:
             Folder of a tensor that is being created.
         profile
             Profile of the files.
+        order
+            Dimension of each axis, for files of a derived sort order.
+        coordinate_dtypes
+            Dtypes of the coordinate columns by dimension, by default those of the scan.
 
         Returns
         -------
@@ -189,17 +249,32 @@ class Cluster:
         """
         if "://" in folder or not (scan.step is not None or scan.is_stored):
             return None
+        schema, dims = scan.schema, tuple(order) or tuple(range(scan.schema.ndim))
+        axes = [dims.index(dim) for dim in range(schema.ndim)]
+        dtypes = tuple(coordinate_dtypes) or tuple(schema.coordinate_dtypes[axis] for axis in axes)
+        names = tuple(schema.dims[axis] for axis in axes)
+        target = FileTarget(folder, profile, names, schema.dtype, dtypes, dims)
         scheduler = self._scheduler()
         cut = self._cut_axis(scan, scheduler.slots)
-        if cut.reason:
+        plan = self._plan_sort(scan, cut, scheduler.slots)
+        if plan is not None:
+            rounds = self._run_sort(
+                scheduler, plan, schema.shape[0], lambda runs, tasks: MergedFiles(runs, schema, target)
+            )
+        elif cut.reason:
             return None
-        with self._run(scheduler, [scan], Files(folder, profile), cut.bounds) as found:
+        else:
+            rounds = self._run(scheduler, [scan], Files(target), cut.bounds)
+        with rounds as found:
             return [file for files in found for file in files]
 
     def count_nnz(self, scan: Scan) -> int:
         """Return the number of stored elements of a scan."""
         scheduler = self._scheduler()
         cut = self._cut_scan(scan, scheduler.slots)
+        plan = self._plan_sort(scan, cut, scheduler.slots)
+        if plan is not None:
+            scan, cut = plan.source, plan.cut
         if cut.reason:
             return self._stream.count_nnz(scan)
         with self._run(scheduler, [scan], Count(), cut.bounds) as found:
@@ -240,7 +315,7 @@ class Cluster:
         (scan,) = node.scans
         others = [k for k in range(scan.view.ndim) if k != axis]
         cut = self._cut_axis(scan.then(scan.view.permute((axis, *others))), slots)
-        return cut, None if cut.reason else Products(axis, output_axis, _share_of_result(cut))
+        return cut, None if cut.reason else Products(axis, output_axis, _share_of_result(len(cut.bounds) - 1))
 
     # -- plans -----------------------------------------------------------------------------------
 
@@ -274,6 +349,9 @@ class Cluster:
             cut, work = self._cut_dense(root, slots)[0], "products"
         else:
             return None
+        plan = self._plan_sort(root, cut, slots) if isinstance(root, Scan) else None
+        if plan is not None:
+            return RoundsPlan(plan.rounds(slots, work), "", _bytes_shared(root), result)
         if cut.reason:
             return RoundsPlan(reason=cut.reason)
         return RoundsPlan((cut.plan(work),), "", _bytes_shared(root), result)
@@ -292,13 +370,9 @@ def _scratch_folder() -> str:
     return now.scratch or now.temp_directory
 
 
-def _elements(cut: Cut) -> Elements:
-    return Elements(_share_of_result(cut))
-
-
-def _share_of_result(cut: Cut) -> int:
+def _share_of_result(tasks: int) -> int:
     """Return the bytes of the result of a task that travel through the scheduler."""
-    return tuning().result_bytes // (len(cut.bounds) - 1)
+    return tuning().result_bytes // tasks
 
 
 def _own(array: NDArray[Any]) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from sparrow.errors import WorkerError
 from sparrow.kernels.coo import Block
 from sparrow.storage import count_files
 
-__all__ = ["Scratch", "check_visible", "store_array", "store_block"]
+__all__ = ["Scratch", "check_visible", "map_array", "store_array", "store_block"]
 
 _PREFIX = "sparrow-cluster-"
 _MARK = "job"
@@ -76,10 +76,17 @@ class _ArrayFile:
         return self.shape[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _map_array, (self.path,)
+        return map_array, (self.path,)
 
 
-def _map_array(path: str) -> Any:
+def map_array(path: str) -> Any:
+    """Return an array of a file, mapped into memory.
+
+    Raises
+    ------
+    WorkerError
+        If this process does not see the folder of the job.
+    """
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:

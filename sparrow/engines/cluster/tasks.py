@@ -7,7 +7,7 @@ import socket
 import time
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
@@ -33,7 +33,10 @@ from sparrow.runtime.tuning import get_tunables
 from sparrow.runtime.versions import package_version
 from sparrow.storage import DataFile, TensorWriter, count_traffic
 
-__all__ = ["Answer", "Count", "Elements", "Files", "Job", "Products", "States", "collect_overrides", "run_task"]
+__all__ = [
+    "Answer", "Count", "Elements", "FileTarget", "Files", "Job", "Products", "States", "collect_overrides", "cut_range",
+    "run_task", "shift_range",
+]  # fmt: skip
 
 _stream = Stream()
 
@@ -111,12 +114,13 @@ def collect_overrides() -> dict[str, dict[str, Any]]:
     return found
 
 
-def _range(scan: Scan, start: int, stop: int, axis: int = 0) -> Scan:
+def cut_range(scan: Scan, start: int, stop: int, axis: int = 0) -> Scan:
+    """Return the scan of positions [start, stop) along an axis."""
     key = (*[slice(None)] * axis, slice(start, stop))
     return scan.then(scan.view.then(key))
 
 
-def _shift(block: Block, scan: Scan, start: int) -> Block:
+def shift_range(block: Block, scan: Scan, start: int) -> Block:
     """Return the elements of a range at coordinates of the whole."""
     dtypes = scan.schema.coordinate_dtypes
     coords = [column.astype(dtype, copy=False) for column, dtype in zip(block.coords, dtypes, strict=True)]
@@ -132,7 +136,7 @@ class Elements:
     def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> Block:
         """Return the elements of rows [start, stop)."""
         (scan,) = scans
-        block = _shift(_stream.evaluate(_range(scan, start, stop), own=False), scan, start)
+        block = shift_range(_stream.evaluate(cut_range(scan, start, stop), own=False), scan, start)
         return store_block(folder, block) if block.nbytes > self.max_bytes else block
 
 
@@ -142,36 +146,56 @@ class Count:
 
     def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> int:
         """Return the number of stored elements of rows [start, stop)."""
-        return _stream.count_nnz(_range(scans[0], start, stop))
+        return _stream.count_nnz(cut_range(scans[0], start, stop))
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Write data files to the folder of a tensor that is being created."""
+class FileTarget:
+    """Data files of a tensor, or of a derived sort order, to be written."""
 
     path: str
     profile: str
+    dims: tuple[str, ...]
+    dtype: np.dtype[Any]
+    coordinate_dtypes: tuple[np.dtype[Any], ...]
+    order: tuple[int, ...]
+    """Dimension of each axis of the elements, primary sort key first."""
 
-    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> list[DataFile]:
-        """Write the elements of rows [start, stop); return the files."""
-        (scan,) = scans
+    def write(self, blocks: Iterable[Block]) -> list[DataFile]:
+        """Write sorted blocks to files.
+
+        Raises
+        ------
+        StorageError
+            If this process does not see the folder.
+        """
         if not os.path.isdir(self.path):
             raise StorageError(
                 f"the destination must be a folder that every worker sees, got {self.path!r}, which does not exist on "
                 f"{socket.gethostname()}"
             )
-        schema = scan.schema
+        axes = [self.order.index(dim) for dim in range(len(self.order))]
         with TensorWriter(
-            self.path, schema.dims, schema.dtype, profile=self.profile, coordinate_dtypes=schema.coordinate_dtypes
-        ) as writer:
-            for block in self._blocks(scan, start, stop):
-                writer.write(block)
+            self.path, self.dims, self.dtype, profile=self.profile, order=self.order,
+            coordinate_dtypes=self.coordinate_dtypes,
+        ) as writer:  # fmt: skip
+            for block in blocks:
+                emit("cluster.save", path=self.path)
+                writer.write(Block(tuple(block.coords[axis] for axis in axes), block.values))
             return writer.finish()
 
-    def _blocks(self, scan: Scan, start: int, stop: int) -> Iterator[Block]:
-        for block in _stream.iter_blocks(_range(scan, start, stop)):
-            emit("cluster.save", start=start, path=self.path)
-            yield _shift(block, scan, start)
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Write data files."""
+
+    target: FileTarget
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> list[DataFile]:
+        """Write the elements of rows [start, stop); return the files."""
+        (scan,) = scans
+        blocks = _stream.iter_blocks(cut_range(scan, start, stop))
+        return self.target.write(shift_range(block, scan, start) for block in blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +214,7 @@ class Products:
         assert isinstance(node, Contraction)
         shape = list(node.schema.shape)
         shape[self.output_axis] = stop - start
-        cut = node.with_inputs([_range(node.scans[0], start, stop, self.axis)])
+        cut = node.with_inputs([cut_range(node.scans[0], start, stop, self.axis)])
         found = _stream.evaluate_dense(replace(cut, schema=replace(cut.schema, shape=tuple(shape))))
         return store_array(folder, found) if found.nbytes > self.max_bytes else found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparrow.runtime.tuning import Tunable, parameter
+from sparrow.runtime.tuning import Tunable, memory_share, parameter
 
 __all__ = ["ClusterTuning", "tuning"]
 
@@ -24,6 +24,12 @@ class ClusterTuning:
         64_000_000, "bytes", "Results that travel through the scheduler; larger ones are written to files by tasks."
     )
     inline_bytes: int = parameter(1_000_000, "bytes", "Arrays that travel with each task; larger ones go to a file.")
+    run_parts: int = memory_share(8, "Run of a sort on a cluster, which a task gathers, sorts and writes.")
+    merge_copies: int = parameter(4, "ratio", "Copies of a range of sorted runs in the task that merges them.")
+    batch_elements: int = parameter(1 << 20, "elements", "Elements of a run that are read at once.")
+    sample_elements: int = parameter(
+        1 << 10, "elements", "Samples of a run: ranges differ by 0.1 % of its elements, and samples of 8 kB travel."
+    )
     progress_poll_seconds: float = parameter(0.5, "seconds", "Between looks for tasks that ended, for a progress bar.")
     max_attempts: int = parameter(4, "attempts", "A task whose process died as often is given up.")
 

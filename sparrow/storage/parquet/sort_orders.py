@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,12 +21,16 @@ from sparrow.storage.delta.rewrite_plan import delete_files
 from sparrow.storage.delta.snapshot import Snapshot, order_folder
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import METADATA_KEY, Metadata, Sizes, arrow_schema
-from sparrow.storage.parquet.writer import TensorWriter
+from sparrow.storage.parquet.writer import DataFile, TensorWriter
 
-__all__ = ["build_order"]
+__all__ = ["WriteOrder", "build_order"]
 
 
-def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
+WriteOrder: TypeAlias = "Callable[[Snapshot, str, tuple[int, ...]], Sequence[DataFile] | None]"
+"""Writes the data files of a sort order to a folder in other processes; returns None where this one should."""
+
+
+def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes, write_order: WriteOrder | None = None) -> None:
     """Build a sort order of a snapshot, or rebuild it if it is stale or damaged.
 
     Raises
@@ -45,7 +49,7 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
     if not get_filesystem(folder).is_occupied(folder):
         with contextlib.suppress(ExistsError):  # another process built it meanwhile: commit on top
             with stage_folder(folder) as made:
-                files = _write(os.fspath(made), snapshot, wanted, sizes)
+                files = _write(os.fspath(made), snapshot, wanted, sizes, write_order)
                 create(
                     made,
                     schema,
@@ -60,10 +64,10 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
         log = Log.open(folder)
     except NotFoundError:  # what a vacuum that was interrupted left
         get_filesystem(folder).delete(folder)
-        build_order(snapshot, order, sizes)
+        build_order(snapshot, order, sizes, write_order)
         return
     before, nonce = log.version, os.urandom(8).hex()
-    files = _write(folder, snapshot, wanted, sizes)
+    files = _write(folder, snapshot, wanted, sizes, write_order)
     dtypes = [
         np.dtype(files[0].coordinate_dtypes[dim]) if files else schema.coordinate_dtype(dim)
         for dim in range(schema.ndim)
@@ -85,7 +89,12 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
         raise
 
 
-def _write(folder: str, snapshot: Snapshot, order: tuple[int, ...], sizes: Sizes) -> list[Any]:
+def _write(
+    folder: str, snapshot: Snapshot, order: tuple[int, ...], sizes: Sizes, write_order: WriteOrder | None
+) -> Sequence[DataFile]:
+    found = None if write_order is None else write_order(snapshot, folder, order)
+    if found is not None:
+        return found
     schema = snapshot.schema
     with TensorWriter(
         folder,

@@ -38,14 +38,21 @@ class Here:
 
 
 class RandomCuts:
-    """Random bounds, empty ranges excluded."""
+    """Random bounds, empty ranges excluded; some scans are to be sorted."""
 
     def __init__(self) -> None:
         self.rng = np.random.default_rng(0)
+        self.refuses = True
+        self.refused: Scan | None = None
 
     def __call__(self, scan: Scan, slots: int) -> Cut:
         if not scan.view.ndim or scan.view.shape[0] < 4:
             return cut_rows(scan, slots)
+        if self.refused is not None:
+            self.refused = None
+        elif self.refuses and self.rng.random() < 0.4:
+            self.refused = scan
+            return Cut(reason="at random", reads_all=True)
         size = scan.view.shape[0]
         inside = self.rng.choice(np.arange(1, size), self.rng.integers(1, min(size, 6)), replace=False)
         return Cut((0, *sorted(inside.tolist()), size), "", 1.0)
@@ -148,7 +155,8 @@ def test_cuts_follow_the_largest_input() -> None:
             assert max(ends) < 0.5 * sum(ends)
 
 
-def test_plans_that_are_not_cut(make: Maker) -> None:
+def test_plans_that_are_not_cut(make: Maker, at_random: RandomCuts) -> None:
+    at_random.refuses = False
     A = sp.random((300, 300), density=0.2, seed=1)
     with sparrow.testing.tune("cluster", max_read_ratio=1.5):
         for plan, reason in (
