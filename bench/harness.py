@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import platform
 import shutil
@@ -110,7 +111,8 @@ def table(rows: list[Row], details: bool = False) -> str:
     for row in rows:
         sign = ">=" if row.more else "<="
         met = "yes" if row.met else "**no**"
-        line = f"| {row.work} | {row.against} | {row.ratio:.2f} | {sign} {row.bound:g} | {met} |"
+        goal, met = (f"{sign} {row.bound:g}", met) if math.isfinite(row.bound) else ("none", "")
+        line = f"| {row.work} | {row.against} | {row.ratio:.2f} | {goal} | {met} |"
         out.append(line + f" {row.detail} |" * details)
     return "\n".join(out)
 

@@ -86,6 +86,7 @@ PARTS = {
         "Choice of the engine",
         lambda part, small: part.run(200_000, rounds=3) if small else part.run(4_000_000, rounds=5),
     ),
+    "cluster": Part("Clusters of two processes, single runs", lambda part, small: part.run(small)),
     "explorer": Part(
         "Explorer",
         lambda part, small: part.run(2_000_000, rounds=3) if small else part.run(100_000_000, rounds=7),
