@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparrow.engines.choice import runs_tasks
 from sparrow.engines.chunks import ScanChunks, scan_chunks
 from sparrow.engines.density import DensityMap, density
 from sparrow.engines.duckdb import contract_sql, register_select
@@ -41,7 +42,8 @@ __all__ = [
     "best_elements", "contract_sql", "count_nnz", "count_values", "density", "device_of", "engine_for",
     "evaluate", "evaluate_array", "evaluate_dense", "evaluate_element", "evaluate_many", "explain", "explained",
     "first_elements", "histogram", "iter_blocks",
-    "iter_sorted_blocks", "open_partitions", "reduce_all", "register", "register_select", "sample_elements",
+    "iter_sorted_blocks", "open_partitions", "reduce_all", "register", "register_select", "runs_tasks",
+    "sample_elements",
     "scan_chunks", "sorted_order", "survey", "unregister", "value_range", "write_files",
     "write_order",
 ]  # fmt: skip

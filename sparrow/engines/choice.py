@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparrow.engines.cluster import Cluster, RepeatedRounds
 from sparrow.engines.protocol import DeviceEngine, Engine
 from sparrow.engines.registry import STREAM, engine_for
 from sparrow.engines.repeats import RepeatedProduct, RepeatedProducts, repeats_of, rows_bytes
@@ -28,7 +29,7 @@ from sparrow.relations.csr import CSRRelation
 from sparrow.runtime import settings
 from sparrow.runtime.progress import format_quantity
 
-__all__ = ["Choice", "PersistedProduct", "choose", "given_engine"]
+__all__ = ["Choice", "PersistedProduct", "choose", "given_engine", "runs_tasks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,11 @@ def given_engine(engine: str) -> Engine | None:
     return found if engine != "auto" or settings.current().engine != "auto" else None
 
 
+def runs_tasks() -> bool:
+    """Return whether the settings name a cluster."""
+    return isinstance(given_engine("auto"), Cluster)
+
+
 def choose(root: Root, engine: str = "auto", repeats: RepeatedProducts | None = None) -> Choice:
     """Return the engine of a root.
 
@@ -127,7 +133,7 @@ def choose(root: Root, engine: str = "auto", repeats: RepeatedProducts | None = 
     """
     given = given_engine(engine)
     if given is not None:
-        return Choice(given)
+        return _choose_rounds(given, root, repeats) if isinstance(given, Cluster) else Choice(given)
     node = root if isinstance(root, Node) else root.step if isinstance(root, Scan) else None
     if node is None:
         return _READ
@@ -136,6 +142,26 @@ def choose(root: Root, engine: str = "auto", repeats: RepeatedProducts | None = 
     if repeats is None and all(scan.step is None and scan.relation.is_small for scan in node.tensors):
         return _SMALL
     return _choose_device(node) or (_choose_for_array(node, repeats) if node.is_dense else _choose_for_tensors(node))
+
+
+def _choose_rounds(given: Cluster, root: Root, repeats: RepeatedProducts | None) -> Choice:
+    """Return the engine of a root where the settings name a cluster.
+
+    Repeated products of a matrix whose rows fit in the memory of this process run here.
+    """
+    node = root if isinstance(root, Contraction) and root.is_dense else None
+    scan = None if node is None else matrix_operand(node)
+    if node is None or scan is None:
+        return Choice(given)
+    if scan.step is None:
+        if given.repeats_here(scan):
+            local = _choose_for_array(node, repeats)
+            if local is _PERSISTED or type(local.engine) is PersistedProduct:
+                return local
+        repeats = repeats or repeats_of(scan.relation)
+    if repeats is None:
+        return Choice(given)
+    return Choice(RepeatedRounds(given, repeats), "", repeats.find(scan.view, accumulator_dtype(node.schema.dtype)))
 
 
 def _choose_device(node: Contraction) -> Choice | None:

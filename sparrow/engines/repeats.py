@@ -35,7 +35,8 @@ from sparrow.runtime.events import emit
 from sparrow.runtime.progress import format_quantity
 
 __all__ = [
-    "PersistedRows", "RepeatedProduct", "RepeatedProducts", "persisted_budget", "repeats_of", "rows_bytes",
+    "PersistedRows", "RepeatedProduct", "RepeatedProducts", "finish_values", "persist_rows", "persisted_budget",
+    "repeats_of", "rows_bytes", "to_rows",
 ]  # fmt: skip
 
 _MAX_SCANS = 64
@@ -64,7 +65,12 @@ class PersistedRows:
         arrays = (rows.indptr, rows.indices, rows.values, self.parts, self.targets)
         return sum(array.nbytes for array in arrays)
 
-    def accumulate(self, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
+    @property
+    def height(self) -> int:
+        """Number of rows of the matrix."""
+        return len(self.rows.indptr) - 1 - len(self.parts)
+
+    def accumulate(self, scan: Scan | None, x: NDArray[Any], out: NDArray[Any]) -> None:
         """Write the product with ``x``, of shape (k,) or (k, c), to ``out``."""
         if not len(self.parts):
             csr.accumulate(self.rows, 0, x, out)
@@ -101,7 +107,7 @@ def persist_rows(
     fill, none = schema.fill_value, np.zeros(0, np.int64)
     known = csr.csr_rows(relation, scan.view)
     if known is not None:
-        values = _finish_values(known.values, fill, dtype, room)
+        values = finish_values(known.values, fill, dtype, room)
         return PersistedRows(CSRRows(known.indptr - known.indptr[0], known.indices, values), none, none)
     order = product_order(scan)
     is_grouped = groups_output(scan.view, order)
@@ -109,7 +115,7 @@ def persist_rows(
         indptr = np.delete(transposed.rows.indptr, transposed.parts)
         room.grow(len(transposed.rows.indices) * schema.coordinate_dtype(1).itemsize)
         columns = np.repeat(np.arange(schema.shape[1], dtype=schema.coordinate_dtype(1)), np.diff(indptr))
-        return _to_rows(transposed.rows.indices, columns, transposed.rows.values, none, order, schema.shape, room)
+        return to_rows(transposed.rows.indices, columns, transposed.rows.values, none, order, schema.shape, room)
     chunks, runs = split_runs(relation, scan.view.box(), order)
     if isinstance(relation, MemoryRelation) and scan.view.is_identity:
         (rows, columns), values = relation.block.coords, relation.block.values
@@ -125,13 +131,13 @@ def persist_rows(
         elements = buffer.block()
         (rows, columns), values = elements.coords, elements.values
         del elements
-    values = _finish_values(values, fill, dtype, room)
+    values = finish_values(values, fill, dtype, room)
     # Elements of append runs are added to their rows one by one, after the sums of the chunks.
     starts = np.append(ends[ends < sorted_count], np.arange(sorted_count, len(rows)))
-    return _to_rows(rows, columns, values, starts if is_grouped else none, order, schema.shape, room)
+    return to_rows(rows, columns, values, starts if is_grouped else none, order, schema.shape, room)
 
 
-def _finish_values(values: NDArray[Any], fill: Any, dtype: np.dtype[Any], room: memory.Reservation) -> NDArray[Any]:
+def finish_values(values: NDArray[Any], fill: Any, dtype: np.dtype[Any], room: memory.Reservation) -> NDArray[Any]:
     """Return values in the dtype of the sums, less the fill.
 
     One of them, of shape (), if all are equal.
@@ -146,7 +152,7 @@ def _finish_values(values: NDArray[Any], fill: Any, dtype: np.dtype[Any], room: 
         return values if fill == 0 else np.asarray(values - fill.astype(dtype))
 
 
-def _to_rows(
+def to_rows(
     rows: NDArray[Any],
     columns: NDArray[Any],
     values: NDArray[Any],
@@ -294,6 +300,8 @@ class RepeatedProducts:
 
     def __init__(self, after: int | None = 1) -> None:
         self.after = after
+        self.files: dict[Any, Any] = {}
+        """Rows in files of a cluster, which are removed with this object."""
         self._products: dict[tuple[View, np.dtype[Any]], RepeatedProduct] = {}
 
     def find(self, view: View, dtype: np.dtype[Any]) -> RepeatedProduct:
@@ -322,13 +330,14 @@ class RepeatedProducts:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of persisted rows."""
-        return sum(product.nbytes for product in list(self._products.values()))
+        """Bytes of persisted rows, in memory and in files."""
+        kept = [*list(self._products.values()), *list(self.files.values())]
+        return sum(each.nbytes for each in kept)
 
     @property
     def is_persisted(self) -> bool:
         """True if rows of a view are persisted."""
-        return any(product.rows is not None for product in list(self._products.values()))
+        return bool(self.files) or any(product.rows is not None for product in list(self._products.values()))
 
     @property
     def refusal(self) -> str:

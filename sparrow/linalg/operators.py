@@ -19,6 +19,7 @@ from sparrow.functions.labels import align_to_axis
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse, is_pydata
 from sparrow.plan import Contraction, Dense, make_matmul, multiply_arrays, split_sum
+from sparrow.plan.estimates import estimate_nnz
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText
 from sparrow.runtime.progress import format_quantity
@@ -573,7 +574,8 @@ class Operator(_LabelledOperator):
         """Return the location of the tensor."""
         if self._persisted_after is not None and self._repeats.is_persisted:
             nbytes = self._repeats.nbytes + self._reservation.nbytes
-            return f"persisted after {self._persisted_after}, {format_quantity(nbytes, 'bytes')}"
+            where = " in files of tasks" if self._repeats.files else ""
+            return f"persisted after {self._persisted_after}, {format_quantity(nbytes, 'bytes')}{where}"
         scan = self._core.__sparrow_scan__()
         where = "recomputed" if scan.step is not None else "read from disk" if scan.is_stored else "read from memory"
         refusal = self._refusal or self._repeats.refusal
@@ -657,8 +659,11 @@ class Operator(_LabelledOperator):
 
     def _try_compute(self) -> None:
         """Compute an expression if it fits; later calls do nothing."""
-        if self._computed is not None or self._refusal or self._core.__sparrow_scan__().step is None:
+        scan = self._core.__sparrow_scan__()
+        if self._computed is not None or self._refusal or scan.step is None:
             return
+        if engines.runs_tasks() and estimate_nnz(scan) * scan.schema.element_bytes() > persisted_budget():
+            return  # tasks would compute all of it to find that it does not fit here
         try:
             computed = self._core.astype(self.dtype).compute()
         except TooLargeError:

@@ -14,7 +14,7 @@ from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.plan import Contraction, Scan, nodes_below, optimize_plan
 from sparrow.plan.estimates import estimate_contraction
 
-__all__ = ["Cut", "cut_chunks", "cut_rows", "plan_chunks", "widen_ranges"]
+__all__ = ["Cut", "count_tasks", "cut_chunks", "cut_rows", "plan_chunks", "widen_ranges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +153,18 @@ def plan_chunks(scan: Scan, tasks: int) -> PlannedRound:
     return PlannedRound("states", tasks, sum(leaf.rows for leaf in leaves), sum(leaf.nbytes for leaf in leaves))
 
 
-def cut_chunks(rows: list[int], slots: int) -> list[int]:
-    """Return bounds of consecutive chunks of about equal numbers of rows."""
+def cut_chunks(rows: list[int], slots: int, least: int = 1) -> list[int]:
+    """Return bounds of consecutive chunks of about equal numbers of rows.
+
+    Parameters
+    ----------
+    slots
+        Tasks that run at the same time.
+    least
+        Least number of tasks.
+    """
     total = sum(rows)
-    count, bounds, gathered = min(count_tasks(total, slots), len(rows)), [0], 0
+    count, bounds, gathered = min(max(count_tasks(total, slots), least), len(rows)), [0], 0
     for number, each in enumerate(rows[:-1], 1):
         gathered += each
         if gathered * count >= total * len(bounds):

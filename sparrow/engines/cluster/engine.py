@@ -14,7 +14,7 @@ from sparrow.core.indexing import RangeAxis, View
 from sparrow.engines.cluster.cutting import Cut, cut_chunks, cut_rows, plan_chunks, widen_ranges
 from sparrow.engines.cluster.rounds import Rounds
 from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect
-from sparrow.engines.cluster.scratch import Scratch
+from sparrow.engines.cluster.scratch import Scratch, scratch_folder
 from sparrow.engines.cluster.sorting import (
     MergedElements,
     MergedFiles,
@@ -52,7 +52,7 @@ from sparrow.runtime import memory, settings
 from sparrow.runtime.progress import format_quantity
 from sparrow.storage import DataFile
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "share_of_result"]
 
 SUPPORT = {
     Accumulate: ("notyet", "sums carried over from task to task"),
@@ -124,6 +124,10 @@ class Cluster:
                 return "float sums of unsorted elements depend on the cut"
         return None
 
+    def repeats_here(self, scan: Scan) -> bool:
+        """Return whether rows that fit in memory are multiplied in this process."""
+        return scan.relation.stats(scan.view.box()).rows <= tuning().local_product_elements
+
     # -- rounds ----------------------------------------------------------------------------------
 
     def _cut_scan(self, scan: Scan, slots: int) -> Cut:
@@ -142,7 +146,7 @@ class Cluster:
     @contextmanager
     def open_rounds(self, scheduler: Scheduler | None = None) -> Iterator[Rounds]:
         """Open rounds of tasks that share a scratch folder, for a block."""
-        with Scratch(_scratch_folder()) as scratch:
+        with Scratch(scratch_folder()) as scratch:
             yield Rounds(self.name, scheduler or self._scheduler(), scratch, self._materialize)
 
     @contextmanager
@@ -212,13 +216,13 @@ class Cluster:
                 scheduler,
                 plan,
                 shape[0],
-                lambda runs, tasks: MergedElements(runs, scan.schema, _share_of_result(tasks)),
+                lambda runs, tasks: MergedElements(runs, scan.schema, share_of_result(tasks)),
             ) as found:
                 yield found
         elif cut.reason:
             yield None
         else:
-            with self._run(scheduler, [scan], Elements(_share_of_result(len(cut.bounds) - 1)), cut.bounds) as found:
+            with self._run(scheduler, [scan], Elements(share_of_result(len(cut.bounds) - 1)), cut.bounds) as found:
                 yield found
 
     def write_files(
@@ -315,7 +319,7 @@ class Cluster:
         (scan,) = node.scans
         others = [k for k in range(scan.view.ndim) if k != axis]
         cut = self._cut_axis(scan.then(scan.view.permute((axis, *others))), slots)
-        return cut, None if cut.reason else Products(axis, output_axis, _share_of_result(len(cut.bounds) - 1))
+        return cut, None if cut.reason else Products(axis, output_axis, share_of_result(len(cut.bounds) - 1))
 
     # -- plans -----------------------------------------------------------------------------------
 
@@ -330,7 +334,7 @@ class Cluster:
         if isinstance(node, Node) and self.unsupported_reason(node) is not None:
             return None
         size = format_quantity(tuning().result_bytes, "bytes")
-        result = f"through the scheduler, above {size} as files in {_scratch_folder()}"
+        result = f"through the scheduler, above {size} as files in {scratch_folder()}"
         if isinstance(root, Reduce) and not root.axes:
             if root.name == "count":
                 return self.plan_rounds(root.scans[0])
@@ -365,12 +369,7 @@ def _bytes_shared(root: Root) -> int:
     return sum(nbytes for nbytes in arrays.values() if nbytes >= tuning().inline_bytes)
 
 
-def _scratch_folder() -> str:
-    now = settings.current()
-    return now.scratch or now.temp_directory
-
-
-def _share_of_result(tasks: int) -> int:
+def share_of_result(tasks: int) -> int:
     """Return the bytes of the result of a task that travel through the scheduler."""
     return tuning().result_bytes // tasks
 

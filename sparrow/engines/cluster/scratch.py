@@ -17,16 +17,23 @@ from numpy.typing import NDArray
 from sparrow.engines.cluster.tuning import tuning
 from sparrow.errors import WorkerError
 from sparrow.kernels.coo import Block
+from sparrow.runtime import settings
 from sparrow.storage import count_files
 
-__all__ = ["Scratch", "check_visible", "map_array", "store_array", "store_block"]
+__all__ = ["Scratch", "check_visible", "map_array", "scratch_folder", "store_array", "store_block"]
 
 _PREFIX = "sparrow-cluster-"
 _MARK = "job"
 
 
+def scratch_folder() -> str:
+    """Return the folder that this process and its tasks share."""
+    now = settings.current()
+    return now.scratch or now.temp_directory
+
+
 class Scratch:
-    """A folder that exists for the length of a block.
+    """A folder that exists for the length of a block, or until it is closed.
 
     Folders of processes of this machine that were killed are removed when the next one is created.
 
@@ -40,6 +47,7 @@ class Scratch:
         _sweep(parent)
         self.path = os.path.join(parent, f"{_PREFIX}{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:12]}")
         self._arrays: dict[int, tuple[NDArray[Any], _ArrayFile]] = {}
+        self._owner = os.getpid()
         self.nbytes = 0
         """Bytes of the arrays that this process wrote."""
 
@@ -48,10 +56,15 @@ class Scratch:
         with open(os.path.join(self.path, _MARK), "x"):
             return self
 
+    def close(self) -> None:
+        """Remove the folder, unless this is a fork of the process that created it."""
+        if os.getpid() == self._owner:
+            shutil.rmtree(self.path, ignore_errors=True)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        self.close()
 
     def pack(self, array: NDArray[Any]) -> Any:
         """Return a large array as a file that tasks map into memory."""
@@ -106,10 +119,18 @@ def check_visible(path: str) -> None:
         raise _invisible(path)
 
 
-def store_array(folder: str, array: NDArray[Any]) -> Any:
-    """Return an array as a new file of a folder, which unpickles as the array."""
-    path = os.path.join(folder, f"{uuid.uuid4().hex}.npy")
-    np.save(path, array, allow_pickle=False)
+def store_array(folder: str, array: NDArray[Any], name: str | None = None) -> Any:
+    """Return an array as a new file of a folder, which unpickles as the array.
+
+    Parameters
+    ----------
+    name
+        Name of the file without its suffix, which is replaced if it exists; unique by default.
+    """
+    written = os.path.join(folder, f"{uuid.uuid4().hex}.npy")
+    np.save(written, array, allow_pickle=False)
+    path = written if name is None else os.path.join(folder, f"{name}.npy")
+    os.replace(written, path)
     count_files(written=array.nbytes)
     return _ArrayFile(path, array.shape, array.dtype)
 

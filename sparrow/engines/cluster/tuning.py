@@ -24,6 +24,14 @@ class ClusterTuning:
         64_000_000, "bytes", "Results that travel through the scheduler; larger ones are written to files by tasks."
     )
     inline_bytes: int = parameter(1_000_000, "bytes", "Arrays that travel with each task; larger ones go to a file.")
+    min_product_elements: int = parameter(
+        40_000_000, "elements", "Rows in files that a task multiplies: 0.06 s, 10 times what sending a task takes."
+    )
+    local_product_elements: int = parameter(
+        1_000_000_000, "elements",
+        "Matrix whose repeated products run in this process if its rows fit in memory: 1 ns each, where a round sends "
+        "the vector.",
+    )  # fmt: skip
     run_parts: int = memory_share(8, "Run of a sort on a cluster, which a task gathers, sorts and writes.")
     merge_copies: int = parameter(4, "ratio", "Copies of a range of sorted runs in the task that merges them.")
     batch_elements: int = parameter(1 << 20, "elements", "Elements of a run that are read at once.")
@@ -40,10 +48,12 @@ tuning = Tunable(
     strategies={
         "tiny_tasks": {
             "min_task_elements": 1,
+            "min_product_elements": 1,
             "tasks_per_slot": 2,
             "max_read_ratio": float("inf"),
             "result_bytes": 1024,
             "inline_bytes": 256,
+            "local_product_elements": 0,
         }
     },
 )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,23 +17,11 @@ from sparrow import engines
 from sparrow.engines.cluster import Cluster
 from sparrow.engines.cluster.cutting import Cut, cut_rows
 from sparrow.plan import Scan
+from tests.engines.cluster.here import Here
 from tests.engines.plans import expressions
 from tests.engines.test_parity import Maker, cells
 
-T = TypeVar("T")
 STRATEGIES = st.sampled_from([[], ["partitioned"], ["small_chunks"]])
-
-
-class Here:
-    """Tasks in this process, whose job is pickled; the last one runs first."""
-
-    slots, threads, memory_limit = 2, 1, 10**9
-
-    def map(self, function: Callable[[Any, int], T], count: int, shared: Any) -> list[T]:
-        found = {}
-        for number in reversed(range(count)):
-            found[number] = pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(shared)), number)))
-        return [found[number] for number in range(count)]
 
 
 class RandomCuts:

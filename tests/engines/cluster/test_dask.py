@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,19 @@ def test_arguments(matrix: Any) -> None:
         (matrix * 2).compute()
     with sp.config(cluster="nonsense://"), pytest.raises(InvalidValueError, match="cluster must be the address of"):
         (matrix * 2).compute()
+
+
+def test_worker_killed_in_mid_pagerank(matrix: Any, client: Any) -> None:
+    A, rounds = matrix[:7], []
+
+    def kill(tasks: int) -> None:
+        rounds.append(tasks)
+        if len(rounds) == 5:
+            pid = next(iter(client.run(os.getpid).values()))
+            os.kill(pid, signal.SIGKILL)
+
+    with sp.config(engine="stream"):
+        expected = sp.graph.pagerank(A).to_numpy().tobytes()
+    with sparrow.testing.on("cluster.wait", kill):
+        assert sp.graph.pagerank(A).to_numpy().tobytes() == expected
+    assert len(rounds) > 6
