@@ -184,8 +184,12 @@ class PortablePlan:
             self._scans = _open_plan(*self._flat)
         return self._scans
 
+    def flatten(self) -> Self:
+        """Return the plan as it is pickled: packed arrays, relations in memory."""
+        return self._of(_Flattening(self.scans, self._pack_array, self._materialize).flat)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self)._of, (_Flattening(self.scans, self._pack_array, self._materialize).flat,)
+        return type(self)._of, (self._flat or self.flatten()._flat,)
 
     def __copy__(self) -> Self:
         return self  # plans do not change

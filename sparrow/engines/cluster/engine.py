@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import RangeAxis, View
-from sparrow.engines.cluster.cutting import Cut, cut_chunks, cut_rows, plan_chunks, widen_ranges
+from sparrow.engines.cluster.cutting import Cut, count_tasks, cut_chunks, cut_rows, plan_chunks, widen_ranges
 from sparrow.engines.cluster.rounds import Rounds
 from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect
 from sparrow.engines.cluster.scratch import Scratch, scratch_folder
@@ -29,6 +29,7 @@ from sparrow.engines.cluster.tasks import (
     Elements,
     Files,
     FileTarget,
+    Groups,
     Products,
     States,
     Work,
@@ -36,28 +37,30 @@ from sparrow.engines.cluster.tasks import (
     root_scan,
 )
 from sparrow.engines.cluster.tuning import tuning
+from sparrow.engines.fallback import lower_with_fallback
 from sparrow.engines.round_profile import RoundsPlan
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream import Stream, lower
 from sparrow.engines.stream.capabilities import SumPushdown
-from sparrow.engines.stream.groupby import GroupState, adds_rows_alone
+from sparrow.engines.stream.groupby import GroupBy, GroupState, adds_rows_alone, lane_bounds
 from sparrow.engines.stream.marginals import find_marginal_sums
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.engines.stream.reductions import FusedReductions
+from sparrow.engines.stream.reductions import FusedReductions, GroupByOp
 from sparrow.kernels.coo import Block, concat_blocks
+from sparrow.kernels.folds import UfuncFold
 from sparrow.plan import Accumulate, Contraction, Dense, Node, Reduce, Root, Scan, nodes_below, scans_of
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Relation, base_orders
 from sparrow.runtime import memory, settings
 from sparrow.runtime.progress import format_quantity
-from sparrow.storage import DataFile
+from sparrow.storage import DataFile, Snapshot
 
 __all__ = ["Cluster", "share_of_result"]
 
 SUPPORT = {
     Accumulate: ("notyet", "sums carried over from task to task"),
     Contraction: ("partly", "of floats at most two tensors, or a tensor along an axis that a sort order leads with"),
-    Reduce: ("partly", "over other axes than the leading one"),
+    Reduce: ("partly", "over the leading axis sums, products, means, extremes and counts"),
 }
 """Support of types of nodes other than "yes", with the reason."""
 
@@ -117,6 +120,8 @@ class Cluster:
         if isinstance(root, Contraction) and len(root.tensors) > 2 and root.schema.dtype.kind in "fc":
             return "the order of several products, which rounds, is chosen from the sizes of all operands"
         if isinstance(root, Reduce) and root.axes and root.axes[0] != 0:
+            if all(isinstance(fold, UfuncFold) for fold in root.reduction.folds.values()):
+                return "tasks add up chunks of its operand, and this process the sums of tasks"
             return "each task would reduce all of its operand"
         if isinstance(root, Reduce) and root.axes:
             folds = list(root.reduction.folds.values())
@@ -185,7 +190,23 @@ class Cluster:
         """Compute what tasks do not support, so that it travels with them."""
         schema = relation.schema
         everything = Scan(relation, View.identity(schema.shape), schema)
+        self._add_chunks(relation)
         return MemoryRelation(schema, self._stream.evaluate(everything))
+
+    def _add_chunks(self, relation: Relation) -> None:
+        """Compute the sums of a reduction over the leading axis in tasks, if it is one.
+
+        This process reads them afterwards.
+        """
+        if not isinstance(relation, GroupByOp):
+            return
+        scheduler = self._scheduler()
+        groups, work, bounds = _cut_groups(relation, scheduler)
+        if groups is None or work is None:
+            return
+        sent = relation.node.with_inputs(lower_with_fallback(self, relation.node.scans))
+        with self._run(scheduler, [root_scan(sent)], work, bounds) as found:
+            groups.merge_dense(found)
 
     # -- results ---------------------------------------------------------------------------------
 
@@ -207,6 +228,8 @@ class Cluster:
     @contextmanager
     def _compute_blocks(self, scan: Scan) -> Iterator[list[Block] | None]:
         """Compute the elements of a scan in tasks; None if this process should."""
+        if scan.step is None:
+            self._add_chunks(scan.relation)
         scheduler = self._scheduler()
         cut = self._cut_scan(scan, scheduler.slots)
         plan = self._plan_sort(scan, cut, scheduler.slots)
@@ -251,6 +274,8 @@ class Cluster:
         list of DataFile or None
             None if this process should write them.
         """
+        if scan.step is None:
+            self._add_chunks(scan.relation)
         if "://" in folder or not (scan.step is not None or scan.is_stored):
             return None
         schema, dims = scan.schema, tuple(order) or tuple(range(scan.schema.ndim))
@@ -274,6 +299,8 @@ class Cluster:
 
     def count_nnz(self, scan: Scan) -> int:
         """Return the number of stored elements of a scan."""
+        if scan.step is None:
+            self._add_chunks(scan.relation)
         scheduler = self._scheduler()
         cut = self._cut_scan(scan, scheduler.slots)
         plan = self._plan_sort(scan, cut, scheduler.slots)
@@ -332,6 +359,8 @@ class Cluster:
         slots = self._scheduler().slots
         node = root.step if isinstance(root, Scan) else root
         if isinstance(node, Node) and self.unsupported_reason(node) is not None:
+            if isinstance(node, Reduce) and node.axes:
+                return self._plan_groups(node)
             return None
         size = format_quantity(tuning().result_bytes, "bytes")
         result = f"through the scheduler, above {size} as files in {scratch_folder()}"
@@ -359,6 +388,39 @@ class Cluster:
         if cut.reason:
             return RoundsPlan(reason=cut.reason)
         return RoundsPlan((cut.plan(work),), "", _bytes_shared(root), result)
+
+    def _plan_groups(self, node: Reduce) -> RoundsPlan | None:
+        """Return the round of a reduction over the leading axis, None without one."""
+        (lowered,) = lower([root_scan(node)])
+        work, bounds = _cut_groups(lowered.relation, self._scheduler())[1:]
+        if work is None:
+            return None
+        planned = replace(plan_chunks(node.scans[0], len(bounds) - 1), work="groups")
+        return RoundsPlan((planned,), "", _bytes_shared(node), "sums of chunks, merged in the order of chunks")
+
+
+def _cut_groups(relation: Relation, scheduler: Scheduler) -> tuple[GroupBy | None, Groups | None, list[int]]:
+    """Return the groups of a reduction, and the tasks that add up its chunks.
+
+    A task adds up a lane of chunks, as a thread of the stream engine does; any chunks where bits do not depend on it.
+    """
+    groups = relation.groups if isinstance(relation, GroupByOp) else None
+    if groups is None or not isinstance(groups.scan.relation, PhysicalOperator | MemoryRelation | Snapshot):
+        return None, None, []
+    found = groups.dense_chunks()
+    limit = min(scheduler.memory_limit, settings.current().memory_limit)
+    if found is None or tuning().merge_copies * groups.dense_bytes > limit:
+        return None, None, []
+    chunks, lanes = found
+    if lanes == len(chunks):
+        bounds = cut_chunks([chunk.rows for chunk in chunks], scheduler.slots)
+    else:
+        bounds = lane_bounds(len(chunks), lanes)
+    if len(bounds) < 3 or count_tasks(sum(chunk.rows for chunk in chunks), scheduler.slots) < 2:
+        return None, None, []
+    source = groups.scan.relation
+    partitions = tuple(source.bounds) if isinstance(source, PhysicalOperator) else None
+    return groups, Groups(partitions, chunk_checksum(chunks), share_of_result(len(bounds) - 1)), bounds
 
 
 def _bytes_shared(root: Root) -> int:

@@ -69,13 +69,13 @@ class Rounds:
 
         Results in files exist as long as the scratch folder.
         """
-        scheduler, tasks = self._scheduler, len(bounds) - 1
+        scheduler, tasks, shared = self._scheduler, len(bounds) - 1, self._scratch.nbytes
         job = Job(
-            PortablePlan(scans, self.pack, self._materialize), work, tuple(bounds), self.folder,
+            PortablePlan(scans, self.pack, self._materialize).flatten(), work, tuple(bounds), self.folder,
             min(scheduler.memory_limit, settings.current().memory_limit), scheduler.threads, collect_overrides(),
         )  # fmt: skip
         emit("cluster.round", engine=self._name, tasks=tasks, work=work, folder=self.folder)
-        shared, start = self._scratch.nbytes, time.perf_counter()
+        start = time.perf_counter()
         with ExitStack() as stack:
             advance = stack.enter_context(progress.bar(f"tasks on {self._name}", tasks, "tasks"))
             if settings.current().show_progress():

@@ -20,7 +20,7 @@ from sparrow.engines.cluster.scratch import check_visible, store_array, store_bl
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.engines.round_profile import TaskProfile
 from sparrow.engines.stream import Stream, lower
-from sparrow.engines.stream.groupby import GroupState
+from sparrow.engines.stream.groupby import DenseState, GroupState
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.reductions import FusedReductions
 from sparrow.errors import StorageError, WorkerError
@@ -34,8 +34,8 @@ from sparrow.runtime.versions import package_version
 from sparrow.storage import DataFile, TensorWriter, count_traffic
 
 __all__ = [
-    "Answer", "Count", "Elements", "FileTarget", "Files", "Job", "Products", "States", "collect_overrides", "cut_range",
-    "run_task", "shift_range",
+    "Answer", "Count", "Elements", "FileTarget", "Files", "Groups", "Job", "Products", "States", "collect_overrides",
+    "cut_range", "run_task", "shift_range",
 ]  # fmt: skip
 
 _stream = Stream()
@@ -239,6 +239,34 @@ class States:
         if chunks is None or chunk_checksum(chunks) != self.checksum:
             raise WorkerError(f"a worker on {socket.gethostname()} divides the input into other chunks")
         return list(groups.chunk_states(chunks[start:stop]))
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Add up chunks of a scan in dense arrays, for a reduction that keeps some axes."""
+
+    partitions: tuple[int, ...] | None
+    """Bounds of the partitions of the operator that is read, None for a relation."""
+    checksum: int
+    """Checksum of the numbers of rows of the chunks."""
+    max_bytes: int
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> DenseState:
+        """Return the sums of chunks [start, stop)."""
+        node: Any = scans[0].source
+        (operand,) = lower(node.scans)
+        if self.partitions is not None and isinstance(operand.relation, PhysicalOperator):
+            operand.relation.set_partitions(self.partitions)
+        groups = FusedReductions([node], operand).groups
+        chunks = groups.unordered_chunks()
+        if chunk_checksum(chunks) != self.checksum:
+            raise WorkerError(f"a worker on {socket.gethostname()} divides the input into other chunks")
+        counts, states = groups.add_chunks(chunks[start:stop])
+        arrays = [array for state in states for array in state] + ([] if counts is None else [counts])
+        if sum(array.nbytes for array in arrays) <= self.max_bytes:
+            return counts, states
+        kept = None if counts is None else store_array(folder, counts)
+        return kept, tuple(tuple(store_array(folder, array) for array in state) for state in states)
 
 
 def chunk_checksum(chunks: list[Chunk]) -> int:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,10 @@ from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["GroupBy", "GroupState", "adds_rows_alone", "first_extreme", "is_in_flat_order", "num_lanes"]
+__all__ = [
+    "DenseState", "GroupBy", "GroupState", "adds_rows_alone", "first_extreme", "is_in_flat_order", "lane_bounds",
+    "num_lanes",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,6 +168,48 @@ class GroupBy:
         """Merge the states of all chunks, in their order, into the only group."""
         self._all = self._concat_groups(self.scan, list(_merge_adjacent(iter(states), self.folds)))
 
+    def dense_chunks(self) -> tuple[list[Chunk], int] | None:
+        """Return the chunks that are added up in dense arrays, and the number of lanes.
+
+        Lanes are consecutive ranges of chunks, merged in order. If the order of additions does not change bits, each
+        chunk is a lane. None for another strategy, a small input, or several partitions.
+        """
+        scan, kept = self.scan, self.kept
+        if not kept or self._all is not None or scan.view.size == 0 or scan_reader.is_small(scan):
+            return None
+        if not all(isinstance(fold, UfuncFold) for fold in self.folds) or len(self.partitions()) > 2:
+            return None
+        if self._choose(scan, _order(scan, kept)) != "dense_groups":
+            return None
+        chunks = self.unordered_chunks()
+        cells = math.prod(scan.schema.shape[k] for k in kept)
+        is_exact = all(fold.is_exact for fold in self.folds)
+        return chunks, len(chunks) if is_exact else num_lanes(sum(chunk.rows for chunk in chunks), cells, self.folds)
+
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of dense arrays of all possible groups."""
+        return math.prod(self.scan.schema.shape[k] for k in self.kept) * (8 + _width(self.folds))
+
+    def unordered_chunks(self) -> list[Chunk]:
+        """Return all chunks in the order in which they are added up."""
+        return scan_reader.unordered_chunks(self.scan, _order(self.scan, self.kept))
+
+    def add_chunks(self, chunks: Sequence[Chunk]) -> DenseState:
+        """Return the sums of some of :meth:`unordered_chunks`, in their order."""
+        order = _order(self.scan, self.kept)
+        return _Scatter(self.scan, order, self.kept, self.folds, self.counted).add(chunks).state
+
+    def merge_dense(self, states: Iterable[DenseState]) -> None:
+        """Merge the sums of all lanes, in their order, into the groups."""
+        shape = tuple(self.scan.schema.shape[k] for k in self.kept)
+        first, *others = (_DenseGroups(shape, self.folds, self.counted, state) for state in states)
+        for later in others:
+            first.merge(later)
+        found = first.groups([self.scan.schema.coordinate_dtype(k) for k in self.kept])
+        with self._lock:
+            self.strategy, self._all = "dense_groups", self._concat_groups(self.scan, [found])
+
     def pin(self, start: int, stop: int) -> object:
         """Return an object that lets reads of rows [start, stop) share a cursor.
 
@@ -203,37 +248,56 @@ class GroupBy:
             return
         order = _order(scan, kept)
         needs_positions = any(fold.needs_positions for fold in self.folds)
-        is_ordered = not needs_positions or _positions_ascend(view, kept, order)
-        leads = _leads(view, kept, order) and is_ordered
         aggregate = _Aggregator(scan.schema.shape, kept, self.folds)
+        leads = self._leads(scan, order)
         block = scan_reader.read_small(scan) if leads and view.preserves_order(order) else None
         if block is not None:
             self.strategy = "small"
             if block.count:
                 yield aggregate(block)
             return
-        cells = math.prod(view.axes[k].length for k in kept)
-        parameters = tuning()
-        small = cells <= max(parameters.dense_groups_per_element * _rows(scan, order), parameters.max_dense_groups)
-        fits = cells * (8 + _width(self.folds)) <= memory.limit() // parameters.group_parts
-        scatters = small and fits and all(fold.scatters for fold in self.folds)
-        # Folds that need positions read the merged order; others read append runs beside it, without merging.
-        first, runs = ([], []) if needs_positions else scan_reader.split_runs(scan.relation, view.box(), order)
-        if leads and not (kept and runs and scatters):
-            self.strategy = "adjacent_groups"
+        self.strategy = self._choose(scan, order)
+        if self.strategy == "adjacent_groups":
+            first, runs = self._split_runs(scan, order)
             chunks = None if needs_positions or (kept and runs) else first + runs
             axes = None if needs_positions else kept
             parts = scan_reader.map_blocks(scan, aggregate, order, chunks, axes, "reducing")
-        elif scatters and is_ordered:
-            self.strategy = "dense_groups"
+        elif self.strategy == "dense_groups":
             yield _scatter(scan, order, kept, self.folds, self.counted)
             return
         else:
-            self.strategy = "sorted_groups"
             permuted = _permute_kept_first(scan, kept)
             aggregate = _Aggregator(permuted.schema.shape, tuple(range(len(kept))), self.folds)
             parts = ordered_map(aggregate, scan_reader.iter_sorted_blocks(permuted), settings.current().threads)
         yield from _merge_adjacent(parts, self.folds)
+
+    def _leads(self, scan: Scan, order: tuple[int, ...]) -> bool:
+        """Return whether groups are adjacent, with ascending positions if needed."""
+        return _leads(scan.view, self.kept, order) and self._is_ordered(scan, order)
+
+    def _is_ordered(self, scan: Scan, order: tuple[int, ...]) -> bool:
+        """Return whether elements of a group come in the order that folds need."""
+        needs_positions = any(fold.needs_positions for fold in self.folds)
+        return not needs_positions or _positions_ascend(scan.view, self.kept, order)
+
+    def _split_runs(self, scan: Scan, order: tuple[int, ...]) -> tuple[list[Chunk], list[Chunk]]:
+        """Return the chunks of a scan, and those of append runs to read unmerged.
+
+        Folds that need positions read the merged order.
+        """
+        needs_positions = any(fold.needs_positions for fold in self.folds)
+        return ([], []) if needs_positions else scan_reader.split_runs(scan.relation, scan.view.box(), order)
+
+    def _choose(self, scan: Scan, order: tuple[int, ...]) -> str:
+        """Return the strategy for a scan that is not small."""
+        kept, parameters = self.kept, tuning()
+        cells = math.prod(scan.view.axes[k].length for k in kept)
+        small = cells <= max(parameters.dense_groups_per_element * _rows(scan, order), parameters.max_dense_groups)
+        fits = cells * (8 + _width(self.folds)) <= memory.limit() // parameters.group_parts
+        scatters = small and fits and all(fold.scatters for fold in self.folds)
+        if self._leads(scan, order) and not (kept and scatters and self._split_runs(scan, order)[1]):
+            return "adjacent_groups"
+        return "dense_groups" if scatters and self._is_ordered(scan, order) else "sorted_groups"
 
 
 def adds_rows_alone(scan: Scan, kept: tuple[int, ...], folds: Sequence[Fold]) -> bool:
@@ -364,14 +428,28 @@ def _merge_first(earlier: GroupState, later: GroupState, folds: Sequence[Fold]) 
     later.counts[:1] += earlier.counts
 
 
+DenseState: TypeAlias = "tuple[NDArray[np.int64] | None, tuple[State, ...]]"
+"""Element counts and states of folds of all possible groups."""
+
+
 class _DenseGroups:
     """Accumulators of all possible groups as dense arrays."""
 
-    def __init__(self, shape: tuple[int, ...], folds: Sequence[Fold], counted: bool) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], folds: Sequence[Fold], counted: bool, state: DenseState | None = None
+    ) -> None:
         self._shape, self._folds = shape, folds
+        if state is not None:
+            self._counts, self._states = state[0], list(state[1])
+            return
         size = math.prod(shape)
         self._states = [fold.empty(size) for fold in folds]
         self._counts = np.zeros(size, np.int64) if counted else None
+
+    @property
+    def state(self) -> DenseState:
+        """Element counts, and the states of folds."""
+        return self._counts, tuple(self._states)
 
     def add(self, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None) -> None:
         """Add elements to the groups of their keys, in order."""
@@ -391,7 +469,7 @@ class _DenseGroups:
             pairs = zip(self._folds, self._states, later._states, strict=True)
             self._states = [fold.merge(a, one, b, one) for fold, a, b in pairs]
         if self._counts is not None and later._counts is not None:
-            self._counts += later._counts
+            self._counts = self._counts + later._counts
 
     def groups(self, dtypes: Sequence[np.dtype[Any]]) -> GroupState:
         """Return the groups with elements, with coordinates in the given dtypes."""
@@ -415,34 +493,57 @@ def _scatter(
 
     If there are many elements per group and the folds can be merged, chunks are dealt to several lanes.
     """
-    shape = scan.schema.shape
-    cells = tuple(shape[k] for k in kept)
-    axes = None if any(fold.needs_positions for fold in folds) else kept
+    work = _Scatter(scan, order, kept, folds, counted)
     # Folds that need positions need them in ascending order.
-    chunks = scan.relation.chunks(scan.view.box(), order) if axes is None else scan_reader.unordered_chunks(scan, order)
-
-    def to_keys(block: Block) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
-        keys = flat_positions([block.coords[k] for k in kept], cells, block.count)
-        return keys, block.values, _reduced_positions(block, kept, shape, folds)
-
-    lanes = num_lanes(sum(chunk.rows for chunk in chunks), math.prod(cells), folds)
-    bounds = [len(chunks) * lane // lanes for lane in range(lanes + 1)]
-    read = scan_reader.reader(scan, order, axes)
-    with progress.bar("reducing", sum(chunk.rows for chunk in chunks), "elements") as advance:
+    is_ordered = any(fold.needs_positions for fold in folds)
+    chunks = scan.relation.chunks(scan.view.box(), order) if is_ordered else scan_reader.unordered_chunks(scan, order)
+    rows = sum(chunk.rows for chunk in chunks)
+    lanes = num_lanes(rows, math.prod(scan.schema.shape[k] for k in kept), folds)
+    bounds = lane_bounds(len(chunks), lanes)
+    with progress.bar("reducing", rows, "elements") as advance:
 
         def accumulate(lane: int) -> _DenseGroups:
-            out = _DenseGroups(cells, folds, counted)
-            mine = chunks[bounds[lane] : bounds[lane + 1]]
             threads = settings.current().threads if lanes == 1 else 1
-            for chunk, entries in zip(mine, ordered_map(lambda c: to_keys(read(c)), mine, threads), strict=True):
-                out.add(*entries)
-                advance(chunk.rows)
-            return out
+            return work.add(chunks[bounds[lane] : bounds[lane + 1]], threads, advance)
 
         first, *others = ordered_map(accumulate, range(lanes), min(settings.current().threads, lanes))
     for later in others:
         first.merge(later)
     return first.groups([scan.schema.coordinate_dtype(k) for k in kept])
+
+
+class _Scatter:
+    """Adds chunks of a scan to dense arrays."""
+
+    def __init__(
+        self, scan: Scan, order: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold], counted: bool
+    ) -> None:
+        self._shape, self._kept, self._folds, self._counted = scan.schema.shape, kept, folds, counted
+        self._cells = tuple(self._shape[k] for k in kept)
+        axes = None if any(fold.needs_positions for fold in folds) else kept
+        self._read = scan_reader.reader(scan, order, axes)
+
+    def add(
+        self, chunks: Sequence[Chunk], threads: int | None = None, advance: Callable[[int], None] = lambda n: None
+    ) -> _DenseGroups:
+        """Return the sums of chunks, in their order."""
+        out = _DenseGroups(self._cells, self._folds, self._counted)
+        found = ordered_map(self._to_keys, chunks, threads or settings.current().threads)
+        for chunk, entries in zip(chunks, found, strict=True):
+            out.add(*entries)
+            advance(chunk.rows)
+        return out
+
+    def _to_keys(self, chunk: Chunk) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
+        """Return the groups, values and positions of the elements of a chunk."""
+        block = self._read(chunk)
+        keys = flat_positions([block.coords[k] for k in self._kept], self._cells, block.count)
+        return keys, block.values, _reduced_positions(block, self._kept, self._shape, self._folds)
+
+
+def lane_bounds(chunks: int, lanes: int) -> list[int]:
+    """Return bounds of the lanes of some chunks."""
+    return [chunks * lane // lanes for lane in range(lanes + 1)]
 
 
 def num_lanes(rows: int, cells: int, folds: Sequence[Fold]) -> int:

@@ -63,13 +63,18 @@ class FusedReductions:
         self.scan = scan
         self.groups = GroupBy(scan, kept, list(folds.values()), counted, nodes[0].axes[:1] == kept[:1])
 
+    @property
+    def is_single(self) -> bool:
+        """True if there is one reduction."""
+        return len(self._meanings) == 1
+
     def scalar(self, number: int, node: Reduce) -> Any:
         """Return the result of a reduction over all axes, by position of its node."""
         return [*self.finish(number, node, self.groups.read(0, 1), 1), node.schema.fill_value][0]
 
     def operator(self, number: int, node: Reduce) -> GroupByOp:
         """Return the operator of a reduction, given its position among the nodes."""
-        marginals = find_marginal_sums(node, self.scan) if len(self._meanings) == 1 else None
+        marginals = find_marginal_sums(node, self.scan) if self.is_single else None
         return GroupByOp(self, number, node) if marginals is None else MarginalSumOp(self, number, node, marginals)
 
     def finish(self, number: int, node: Reduce, groups: GroupState, size: int) -> _Array:
@@ -105,6 +110,11 @@ class GroupByOp(PhysicalOperator):
     ) -> None:
         super().__init__(node, [fused.scan] if children is None else children)
         self._fused, self._number = fused, number
+
+    @property
+    def groups(self) -> GroupBy | None:
+        """The groups of its pass, None if several reductions share them."""
+        return self._fused.groups if self._fused.is_single else None
 
     def partitions(self) -> Sequence[int]:
         """Return bounds between which groups fit in memory."""
@@ -151,6 +161,10 @@ class MarginalSumOp(GroupByOp):
     def __init__(self, fused: FusedReductions, number: int, node: Reduce, marginals: MarginalSums) -> None:
         super().__init__(fused, number, node, marginals.scans)
         self._marginals = marginals
+
+    @property
+    def groups(self) -> None:
+        """None: sums of a product may need none."""
 
     def partitions(self) -> Sequence[int]:
         """Return the bounds of partitions: one, unless the product has to be formed."""

@@ -153,7 +153,7 @@ def test_plans_that_are_not_cut(make: Maker, at_random: RandomCuts) -> None:
             assert reason in plan.explain(engine="at_random") or reason in cut_rows(plan.__sparrow_scan__(), 2).reason
     with sparrow.testing.tune("cluster", min_task_elements=10**6):
         assert cut_rows((A * 2).__sparrow_scan__(), 2).reason == "1.8e+04 elements are too few for two tasks"
-    text = A.sum(axis=0).explain(engine="at_random")
+    text = A.std(axis=0).explain(engine="at_random")
     assert "engine      stream, fallback: each task would reduce all of its operand" in text
     assert "rounds      1 round of" in (A * 2).explain(engine="at_random")
     with sp.config(engine="at_random"), sp.explained() as plans:
