@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
+from sparrow.engines.task_rounds import open_rounds
 from sparrow.errors import ConvergenceError, InvalidValueError, TooLargeError, UnsupportedError
-from sparrow.models.als_data import SparseRatings, load_rows
+from sparrow.models.als_data import Ratings, SparseRatings, load_rows
 from sparrow.models.als_files import read_als, write_als
 from sparrow.models.als_solvers import SOLVERS, Backend, CPUBackend, Objective, Solver, half_step, solve_rows
 from sparrow.models.biases import Biases
@@ -30,11 +33,15 @@ from sparrow.models.serialization import Persistent, params_to_json
 from sparrow.models.targets import not_fitted_error
 from sparrow.models.topk import Factors, Pattern, can_cache, to_pattern
 from sparrow.models.tuning import tuning
+from sparrow.plan import Scan
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.validation import check_choice, check_flag, check_integer, check_number
 from sparrow.tensor import Tensor, display
 
 __all__ = ["ALS"]
+
+Engine = Literal["auto", "stream", "cupy", "processes", "dask", "ray", "spark"]
+ENGINES = ("auto", "stream", "cupy", "processes", "dask", "ray", "spark")
 
 
 @dataclass(slots=True)
@@ -69,8 +76,8 @@ class ALS(Parameters, Persistent, Recommender):
     of users and items are fitted with the factors, under the same regularization (Koren, Bell and Volinsky 2009). All
     methods include them: they are columns of the factors, whose inner products are the predicted ratings.
 
-    Rows and columns without ratings get zeros. Factors are determined up to a rotation common to both tables; the fit
-    returns them in the basis that suits its solver.
+    Rows and columns without ratings get zeros; rows of more than a million ratings are solved exactly. Factors are
+    determined up to a rotation common to both tables; the fit returns them in the basis that suits its solver.
 
     Parameters
     ----------
@@ -117,8 +124,9 @@ class ALS(Parameters, Persistent, Recommender):
         row groups are read whole, so these are the minimum.
     engine
         Backend: ``"stream"`` solves on the CPU, ``"cupy"`` on a GPU (:doc:`/engines`), which holds both tables during
-        the fit while ratings are copied in parts. ``"auto"`` uses the GPU if ``sp.config(engine="cupy")`` is set.
-        Results agree to rounding. :meth:`fold_in` and recommendations run on the CPU.
+        the fit while ratings are copied in parts; results agree to rounding. ``"processes"``, ``"dask"``, ``"ray"`` and
+        ``"spark"`` solve in tasks (:doc:`/howto/cluster`), with bit-identical results; a small fit runs in this
+        process. ``"auto"`` is the engine of ``sp.config(engine=)``. :meth:`fold_in` and recommendations run here.
 
     Attributes
     ----------
@@ -161,7 +169,7 @@ class ALS(Parameters, Persistent, Recommender):
         memory_map: str | os.PathLike[str] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         buffer: int | float | str | None = None,
-        engine: Literal["auto", "stream", "cupy"] = "auto",
+        engine: Engine = "auto",
     ) -> None:
         # scikit-learn requires parameters to be stored unchanged; fit validates them.
         self.factors = factors
@@ -179,7 +187,7 @@ class ALS(Parameters, Persistent, Recommender):
         self.memory_map = memory_map
         self.checkpoint = checkpoint
         self.buffer = buffer
-        self.engine: Literal["auto", "stream", "cupy"] = engine
+        self.engine: Engine = engine
 
     def _check_params(self) -> Objective:
         """Validate the parameters and return the objective."""
@@ -191,7 +199,7 @@ class ALS(Parameters, Persistent, Recommender):
             check_number(name, getattr(self, name))
         check_number("frequency_scaling", self.frequency_scaling, 1.0)
         for name, allowed in (("solver", SOLVERS), ("dtype", DTYPES), ("init", ("uniform", "normal")),
-                              ("engine", ("auto", "stream", "cupy"))):  # fmt: skip
+                              ("engine", ENGINES)):  # fmt: skip
             check_choice(name, getattr(self, name), allowed)
         for name in ("memory_map", "checkpoint"):
             if not isinstance(getattr(self, name), str | os.PathLike | None):
@@ -260,7 +268,9 @@ class ALS(Parameters, Persistent, Recommender):
         TooLargeError
             If the tables exceed the memory limit and are not memory-mapped, or exceed the memory of the GPU.
         MissingDependencyError
-            If ``engine="cupy"`` and CuPy or a device is missing.
+            If ``engine="cupy"`` and CuPy or a device is missing, or the scheduler of a cluster.
+        WorkerError
+            If processes of a cluster die again and again, or do not see the scratch folder.
 
         Examples
         --------
@@ -273,7 +283,8 @@ class ALS(Parameters, Persistent, Recommender):
         from sparrow.kernels.jit import warmup
 
         warmup.warn_compiling()
-        objective, backend = self._check_params(), self._backend()
+        objective = self._check_params()
+        self._backend()  # raises if there is no GPU
         scan = as_ratings(A).__sparrow_scan__()
         check_matrix(scan)
         if is_fill_nan(scan.schema) and self.unobserved_weight != 0:
@@ -284,22 +295,38 @@ class ALS(Parameters, Persistent, Recommender):
         with single_threaded_blas(with_scipy=True):
             users, items = self._create_tables(scan.schema.shape)
             table_bytes = 0 if self.memory_map is not None else users.raw.nbytes + items.raw.nbytes
-            with memory.reserve(table_bytes, "factor tables") as reservation:
-                stream_bytes = tuning().als_stream_bytes
-                free = memory.share(1, minimum=stream_bytes, unreserved=tuning().als_process_bytes)
-                budget = free if self.buffer is None else settings.parse_bytes(self.buffer)
-                buffers = stream_bytes if self.buffer is None else budget
-                pinned = Tensor(scan.source, scan.view)
-                digest = self.checkpoint is not None
-                ratings = SparseRatings(scan, pinned.T.__sparrow_scan__(), users.shape[1], budget, buffers, digest)
+            pinned = Tensor(scan.source, scan.view)
+            with (
+                memory.reserve(table_bytes, "factor tables") as reservation,
+                self._open_ratings(scan, pinned.T.__sparrow_scan__(), users.shape[1]) as (ratings, backend),
+            ):
                 reservation.resize(table_bytes + ratings.nbytes)
-                try:
-                    biases = Biases.of_ratings(ratings.rows, ratings.cols, users, items) if self.biases else None
-                    losses = self._run_epochs(ratings, users, items, objective, biases, backend)
-                finally:
-                    ratings.close()
+                users.chunk_bounds, items.chunk_bounds = ratings.rows.chunk_bounds, ratings.cols.chunk_bounds
+                biases = Biases.of_ratings(ratings, users, items) if self.biases else None
+                losses = self._run_epochs(ratings, users, items, objective, biases, backend)
+                users.chunk_bounds = items.chunk_bounds = None
         self._set_fitted(users, items, biases, pinned, losses)
         return self
+
+    @contextmanager
+    def _open_ratings(self, scan: Scan, transposed: Scan, width: int) -> Iterator[tuple[Ratings, Backend]]:
+        """Open the ratings, and the backend for tables of a width, for a block."""
+        backend, digest = self._backend(), self.checkpoint is not None
+        opening = open_rounds(self.engine)
+        if opening is not None and isinstance(backend, CPUBackend):
+            from sparrow.models.als_rounds import ClusterBackend, ClusterRatings, has_work_for_tasks
+
+            if has_work_for_tasks(scan, width):
+                with opening as rounds:
+                    found = ClusterRatings(rounds, scan, transposed, width, digest)
+                    yield found, ClusterBackend(rounds, found, backend)
+                return
+        stream_bytes = tuning().als_stream_bytes
+        free = memory.share(1, minimum=stream_bytes, unreserved=tuning().als_process_bytes)
+        budget = free if self.buffer is None else settings.parse_bytes(self.buffer)
+        buffers = stream_bytes if self.buffer is None else budget
+        with contextlib.closing(SparseRatings(scan, transposed, width, budget, buffers, digest)) as ratings:
+            yield ratings, backend
 
     def _set_fitted(
         self, users: FactorTable, items: FactorTable, biases: Biases | None, training: Tensor, losses: list[float]
@@ -351,7 +378,7 @@ class ALS(Parameters, Persistent, Recommender):
 
     def _run_epochs(
         self,
-        ratings: SparseRatings,
+        ratings: Ratings,
         users: FactorTable,
         items: FactorTable,
         objective: Objective,
@@ -419,7 +446,7 @@ class ALS(Parameters, Persistent, Recommender):
         backend.sync_tables()
         return losses
 
-    def _identity(self, ratings: SparseRatings) -> dict[str, Any]:
+    def _identity(self, ratings: Ratings) -> dict[str, Any]:
         """Return the settings and data that identify the fit in checkpoints."""
         names = [
             "factors", "regularization", "unobserved_weight", "frequency_scaling", "solver", "dtype", "seed", "init",

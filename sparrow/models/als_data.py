@@ -7,7 +7,6 @@ on the numbers of ratings alone, so results do not depend on the source.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -28,16 +27,24 @@ from sparrow.runtime import progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting.spill import Segment, SpillFile
 
-__all__ = ["RowBlocks", "RowPartition", "SparseRatings", "block_columns", "load_rows", "to_float32"]
+__all__ = [
+    "MemorySource", "Ratings", "RowBlocks", "RowLayout", "RowPartition", "ScannedSource", "SparseRatings",
+    "block_columns", "hash_ratings", "is_rereadable", "load_rows", "long_row_ratings", "to_finite", "to_float32",
+]  # fmt: skip
 
 _NO_VALUES = np.empty(0, np.float32)
-Ratings = tuple[NDArray[Any], NDArray[np.float32]]
+RatingArrays = tuple[NDArray[Any], NDArray[np.float32]]
 """Columns and values of ratings; values are empty if all are 1."""
 
 
 def block_columns(factors: int) -> int:
     """Return the number of rows of the fixed table that a block may refer to."""
     return max(tuning().als_block_bytes // (4 * factors), 64)
+
+
+def long_row_ratings(factors: int) -> int:
+    """Return the number of ratings of a row above which it is a long row."""
+    return max(tuning().als_long_row_ratings, block_columns(factors))
 
 
 def to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
@@ -72,18 +79,18 @@ class RowPartition:
 class _RatingSource(Protocol):
     """Ratings sorted by row, read in ascending ranges that cover all of them."""
 
-    def read(self, bounds: list[tuple[int, int]]) -> Iterator[Ratings]:
+    def read(self, bounds: list[tuple[int, int]]) -> Iterator[RatingArrays]:
         """Yield the ratings of each range [start, stop)."""
 
 
 @dataclass(frozen=True, slots=True)
-class _MemorySource:
+class MemorySource:
     """Ratings in memory."""
 
     cols: NDArray[Any]
     values: NDArray[np.float32]
 
-    def read(self, bounds: list[tuple[int, int]]) -> Iterator[Ratings]:
+    def read(self, bounds: list[tuple[int, int]]) -> Iterator[RatingArrays]:
         """Yield the ratings of each range, without a copy."""
         for start, stop in bounds:
             yield self.cols[start:stop], self.values[start:stop]
@@ -99,10 +106,10 @@ class _SpilledSource:
     values: list[Segment]
     """Values of each chunk; empty if all are 1."""
 
-    def read(self, bounds: list[tuple[int, int]]) -> Iterator[Ratings]:
+    def read(self, bounds: list[tuple[int, int]]) -> Iterator[RatingArrays]:
         """Yield the ratings of each range, read ahead on threads."""
 
-        def read_range(bound: tuple[int, int]) -> Ratings:
+        def read_range(bound: tuple[int, int]) -> RatingArrays:
             return self._read(self.cols, *bound), self._read(self.values, *bound) if self.values else _NO_VALUES
 
         yield from ordered_map(read_range, bounds, 2)
@@ -118,13 +125,13 @@ class _SpilledSource:
 
 
 @dataclass(frozen=True, slots=True)
-class _ScannedSource:
+class ScannedSource:
     """Ratings in the files of a tensor, decoded again in each pass."""
 
     scan: Scan
     weighted: bool
 
-    def read(self, bounds: list[tuple[int, int]]) -> Iterator[Ratings]:
+    def read(self, bounds: list[tuple[int, int]]) -> Iterator[RatingArrays]:
         """Yield the ratings of each range; row groups are decoded ahead on threads."""
         blocks = engines.iter_sorted_blocks(self.scan)
         buffered = [(np.empty(0, self.scan.schema.coordinate_dtype(1)), _NO_VALUES)]
@@ -140,34 +147,43 @@ class _ScannedSource:
             begin = stop
 
 
-class RowBlocks:
-    """Ratings sorted by row (or by column, which are then called rows), in blocks.
+class RowLayout:
+    """Division of rows into blocks and chunks, by their numbers of ratings.
+
+    A block is what a solver works on, a chunk is several blocks whose sums are added as one term of a
+    :class:`~sparrow.models.tree_sum.TreeSum`. A row of more ratings than ``als_long_row_ratings`` has a chunk of its
+    own. The rows from the start of a chunk on have the same blocks and chunks without the rows before.
 
     Parameters
     ----------
     counts
         Number of ratings of each row, shape (rows,).
-    source
-        The ratings.
     factors
         Number of factors; it sets the size of blocks.
-    max_ratings
-        Ratings of a partition, unless one row has more.
     """
 
-    def __init__(self, counts: NDArray[np.int64], source: _RatingSource, factors: int, max_ratings: int) -> None:
+    def __init__(self, counts: NDArray[np.int64], factors: int) -> None:
         from sparrow.kernels.graph import adjacency as loops
 
         sizes = tuning()
         self.indptr = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=self.indptr[1:])
-        self._source = source
+        self.factors = factors
         self.block_starts = loops.row_block_bounds(
             self.indptr, sizes.als_block_rows, block_columns(factors), sizes.als_block_span_rows
         )
-        self._partition_starts = loops.part_bounds(
-            self.indptr, self.block_starts, max_ratings, sizes.als_partition_rows
-        )
+        self.chunk_starts = self.group_blocks(sizes.als_chunk_ratings, sizes.table_chunk_rows)
+
+    def group_blocks(self, max_ratings: int, max_rows: int) -> NDArray[np.int64]:
+        """Return the first block of each group of blocks, and the end.
+
+        A long row is a group.
+        """
+        from sparrow.kernels.graph import adjacency as loops
+
+        limit = min(max_ratings, long_row_ratings(self.factors))
+        found: NDArray[np.int64] = loops.part_bounds(self.indptr, self.block_starts, limit, max_rows)
+        return found
 
     @property
     def rows(self) -> int:
@@ -178,6 +194,35 @@ class RowBlocks:
     def blocks(self) -> int:
         """Number of blocks."""
         return len(self.block_starts) - 1
+
+    @property
+    def chunk_bounds(self) -> NDArray[np.int64]:
+        """First row of each chunk, and the end."""
+        bounds: NDArray[np.int64] = self.block_starts[self.chunk_starts]
+        return bounds
+
+    def sum_chunks(self, losses: NDArray[np.float64]) -> list[float]:
+        """Return the sum of the losses of the blocks of each chunk."""
+        return [float(losses[a:b].sum()) for a, b in itertools.pairwise(self.chunk_starts.tolist())]
+
+
+class RowBlocks(RowLayout):
+    """Ratings sorted by row (or by column, which are then called rows), in blocks.
+
+    Parameters
+    ----------
+    counts, factors
+        As in :class:`RowLayout`.
+    source
+        The ratings.
+    max_ratings
+        Ratings of a partition, unless one row has more.
+    """
+
+    def __init__(self, counts: NDArray[np.int64], source: _RatingSource, factors: int, max_ratings: int) -> None:
+        super().__init__(counts, factors)
+        self._source = source
+        self._partition_starts = self.group_blocks(max_ratings, tuning().als_partition_rows)
 
     def partitions(self) -> Iterator[RowPartition]:
         """Yield the partitions in order."""
@@ -191,6 +236,48 @@ class RowBlocks:
             first, last = self.block_starts[low], self.block_starts[high]
             indptr = self.indptr[first : last + 1] - self.indptr[first]
             yield RowPartition(int(first), indptr, cols, values, self.block_starts[low : high + 1] - first, int(low))
+
+    def sum_rows(self) -> NDArray[np.float64]:
+        """Return the sum of the ratings of each row.
+
+        It does not depend on the partitions.
+        """
+        sums = np.zeros(self.rows)
+        for part in self.partitions():
+            filled = np.flatnonzero(np.diff(part.indptr))
+            if len(part.values):
+                wide = part.values.astype(np.float64)
+                sums[part.first + filled] = np.add.reduceat(wide, part.indptr[filled]) if len(filled) else 0
+            else:
+                sums[part.first : part.first + len(part.indptr) - 1] = np.diff(part.indptr)
+        return sums
+
+
+class Ratings(Protocol):
+    """Ratings of a matrix, by rows and by columns, wherever they are."""
+
+    @property
+    def rows(self) -> RowLayout:
+        """Layout of the rows."""
+
+    @property
+    def cols(self) -> RowLayout:
+        """Layout of the columns."""
+
+    @property
+    def count(self) -> int:
+        """Number of ratings."""
+
+    @property
+    def digest(self) -> str:
+        """Hash of all ratings; empty unless requested."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take in this process."""
+
+    def sum_rows(self) -> NDArray[np.float64]:
+        """Return the sum of the ratings of each row."""
 
 
 class SparseRatings:
@@ -240,6 +327,10 @@ class SparseRatings:
         """Delete the spill file."""
         self._spill.close()
 
+    def sum_rows(self) -> NDArray[np.float64]:
+        """Return the sum of the ratings of each row."""
+        return self.rows.sum_rows()
+
     def _read(self, scan: Scan, transposed: Scan, factors: int, budget: int, buffers: int, digest: bool) -> None:
         dtypes = [scan.schema.coordinate_dtype(axis) for axis in (0, 1)]
         bound = max_nnz(scan, sorted_order(scan)) if scan.step is None else None
@@ -249,7 +340,7 @@ class SparseRatings:
         collector = _RatingCollector(scan, self._spill)
         if self.in_memory:
             collector.keep_in_memory(bound or 0)
-        elif not _is_rereadable(scan):
+        elif not is_rereadable(scan):
             collector.spill(weighted=True)
         collector.collect(digest)
         self.count, self.weighted, self.digest = collector.count, collector.weighted, collector.digest
@@ -267,26 +358,76 @@ class SparseRatings:
             from sparrow.kernels.graph import adjacency as loops
 
             source = collector.source()
-            assert isinstance(source, _MemorySource)
+            assert isinstance(source, MemorySource)
             rows = np.empty(self.count, transposed.schema.coordinate_dtype(1))
             values = np.empty_like(source.values)
             places = np.cumsum(collector.col_counts) - collector.col_counts
             loops.transpose(self.rows.indptr, source.cols, source.values, self.weighted, places, rows, values)
-            return _MemorySource(rows, values)
-        if _is_rereadable(transposed):
-            return _ScannedSource(transposed, self.weighted)
+            return MemorySource(rows, values)
+        if is_rereadable(transposed):
+            return ScannedSource(transposed, self.weighted)
         by_columns = _RatingCollector(transposed, self._spill)
         by_columns.spill(self.weighted)
         by_columns.collect(digest=False)
         return by_columns.source()
 
 
-def _is_rereadable(scan: Scan) -> bool:
+def is_rereadable(scan: Scan) -> bool:
     """Return whether each pass can read the files in order.
 
     An expression, or a tensor without that order, cannot.
     """
     return scan.is_stored and scan.view.preserves_order(sorted_order(scan))
+
+
+def to_finite(block: Block, first_row: int = 0) -> NDArray[np.float32]:
+    """Return the values of ratings in float32.
+
+    Raises
+    ------
+    InvalidValueError
+        If a value is not finite.
+    """
+    values = to_float32(block.values)
+    finite = np.isfinite(values)
+    if not finite.all():
+        at = int(np.argmin(finite))
+        position = int(block.coords[0][at]) + first_row, int(block.coords[1][at])
+        raise InvalidValueError(
+            f"ratings must be finite in float32, got {block.values[at]} at {position}: "
+            + (
+                "if NaN is no rating, pass a tensor with fill_value=nan"
+                if np.isnan(values[at])
+                else "remove it, or scale the values down"
+            )
+        )
+    return values
+
+
+def hash_ratings(block: Block, values: NDArray[np.float32], first_row: int = 0) -> NDArray[np.uint64]:
+    """Return two sums of hashes of ratings, shape (2,).
+
+    Sums of blocks are added modulo 2^64, in any order, so that tasks hash parts of a matrix. Each rating is mixed as
+    in SplitMix64 (Steele, Lea and Flood 2014).
+    """
+    rows, cols = (column.astype(np.uint64) for column in block.coords)
+    rows += np.uint64(first_row)
+    words = values.view(np.uint32).astype(np.uint64)
+    sums = np.empty(2, np.uint64)
+    for number, salt in enumerate((0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)):
+        mixed = _mix(rows + np.uint64(salt))
+        mixed = _mix(mixed + cols)
+        sums[number] = _mix(mixed + words).sum(dtype=np.uint64)
+    return sums
+
+
+def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix the bits of words in place, and return them."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        words ^= words >> np.uint64(shift)
+        words *= np.uint64(factor)
+    words ^= words >> np.uint64(31)
+    return words
 
 
 class _RatingCollector:
@@ -297,7 +438,7 @@ class _RatingCollector:
         self._scan, self._spill = scan, spill
         self.row_counts, self.col_counts = np.zeros(height, np.int64), np.zeros(width, np.int64)
         self.count, self.weighted, self.digest = 0, False, ""
-        self._arrays: Ratings | None = None
+        self._arrays: RatingArrays | None = None
         self._spilled: _SpilledSource | None = None
         self._spills_values = True
 
@@ -311,40 +452,20 @@ class _RatingCollector:
 
     def collect(self, digest: bool) -> None:
         """Read all ratings once."""
-        hashes = [hashlib.blake2b(digest_size=16) for _ in range(3)] if digest else []
+        total = np.zeros(2, np.uint64)
         with progress.bar("counting ratings", estimate_nnz(self._scan), "ratings") as advance:
             for block in engines.iter_sorted_blocks(self._scan):
-                values = self._to_finite(block)
-                arrays: tuple[NDArray[Any], ...] = (
-                    *(column.astype(np.int64, copy=False) for column in block.coords),
-                    values,
-                )
-                for hasher, array in zip(hashes, arrays, strict=False):
-                    hasher.update(array.tobytes())
+                values = to_finite(block)
+                if digest:
+                    total += hash_ratings(block, values)
                 self._add(block, values)
                 advance(block.count)
-        self.digest = "".join(hasher.hexdigest() for hasher in hashes)
+        self.digest = total.tobytes().hex() if digest else ""
 
     def collect_block(self, block: Block) -> None:
         """Collect the only block, in memory."""
         self.keep_in_memory(block.count)
-        self._add(block, self._to_finite(block))
-
-    def _to_finite(self, block: Block) -> NDArray[np.float32]:
-        values = to_float32(block.values)
-        finite = np.isfinite(values)
-        if not finite.all():
-            at = int(np.argmin(finite))
-            position = tuple(int(column[at]) for column in block.coords)
-            raise InvalidValueError(
-                f"ratings must be finite in float32, got {block.values[at]} at {position}: "
-                + (
-                    "if NaN is no rating, pass a tensor with fill_value=nan"
-                    if np.isnan(values[at])
-                    else "remove it, or scale the values down"
-                )
-            )
-        return values
+        self._add(block, to_finite(block))
 
     def _add(self, block: Block, values: NDArray[np.float32]) -> None:
         from sparrow.kernels.graph import adjacency as loops
@@ -366,11 +487,11 @@ class _RatingCollector:
         """Return the source of later passes."""
         if self._arrays is not None:
             cols, values = self._arrays
-            return _MemorySource(cols[: self.count], values[: self.count] if self.weighted else _NO_VALUES)
+            return MemorySource(cols[: self.count], values[: self.count] if self.weighted else _NO_VALUES)
         if self._spilled is not None:
             segments = self._spilled.values if self.weighted else []
             return _SpilledSource(self._spill, self._spilled.starts, self._spilled.cols, segments)
-        return _ScannedSource(self._scan, self.weighted)
+        return ScannedSource(self._scan, self.weighted)
 
 
 def load_rows(scan: Scan, factors: int) -> RowBlocks:

@@ -11,13 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.errors import ConvergenceError
-from sparrow.models.als_data import RowBlocks, RowPartition, block_columns, to_float32
+from sparrow.models.als_data import RowBlocks, RowLayout, RowPartition, block_columns, to_float32
+from sparrow.models.als_long_rows import is_long, solve_long_partition
 from sparrow.models.factor_table import FactorTable, Table, TableStatistics
+from sparrow.models.tree_sum import TreeSum
 from sparrow.models.tuning import tuning
 from sparrow.runtime import events, settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["SOLVERS", "Backend", "CPUBackend", "Objective", "PartitionSolver", "Solver", "half_step", "solve_rows"]
+__all__ = [
+    "SOLVERS", "Backend", "CPUBackend", "Objective", "PartitionSolver", "Ridge", "Solver", "half_step",
+    "solve_partitions", "solve_rows", "solve_side",
+]  # fmt: skip
 
 Solver = Literal["cg", "exact", "subspace"]
 SOLVERS = ("cg", "exact", "subspace")
@@ -40,9 +45,22 @@ class Objective:
         return np.asarray(self.regularization * weights**self.frequency_scaling)
 
 
+@dataclass(frozen=True, slots=True)
+class Ridge:
+    """Ridge penalties of the rows of a table."""
+
+    objective: Objective
+    others: int
+    """Number of rows of the other table."""
+
+    def __call__(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the penalties of rows with ``counts`` ratings."""
+        return self.objective.ridge(counts, self.others)
+
+
 @np.errstate(all="ignore")
 def half_step(
-    side: RowBlocks,
+    side: RowLayout,
     fixed: Table,
     statistics: TableStatistics,
     solved: Table,
@@ -83,13 +101,10 @@ def half_step(
     ConvergenceError
         If the equations are singular.
     """
-
-    def ridge(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        return objective.ridge(counts, fixed.shape[0])
-
+    ridge = Ridge(objective, fixed.shape[0])
     alpha = objective.unobserved_weight
     spectrum, basis = _eigenbasis(statistics.gramian, alpha)
-    errors: float | None = None
+    found: tuple[float, TableStatistics] | None = None
     gramian = statistics.gramian
     condition = _condition(side, spectrum, statistics, ridge) if backend.solver == "exact" else 1.0
     if condition <= tuning().als_mixed_condition:
@@ -98,17 +113,17 @@ def half_step(
             gramian = np.diag(spectrum / alpha)
         double = condition > tuning().als_float32_condition
         solve = backend.eigenbasis_solver(spectrum, basis if alpha else basis[:0], double)
-        errors = _solve_partitions(side, fixed, solved, ridge, backend, solve, advance, offsets)
-        if errors is None and backend.solver != "exact":
+        found = backend.solve(side, fixed, solved, ridge, solve, advance, offsets)
+        if found is None and backend.solver != "exact":
             raise _singular_error(objective)
-    if errors is None:
+    if found is None:
         if alpha:
             gramian = fixed.statistics(lambda first, last: np.zeros(last - first), precise=True).gramian
         solve = backend.float64_solver(alpha * gramian)
-        errors = _solve_partitions(side, fixed, solved, ridge, backend, solve, advance, offsets)
-        if errors is None:
+        found = backend.solve(side, fixed, solved, ridge, solve, advance, offsets)
+        if found is None:
             raise _singular_error(objective)
-    after = solved.statistics(lambda first, last: ridge(np.diff(side.indptr[first : last + 1])))
+    errors, after = found
     loss = errors + alpha * float(np.sum(gramian * after.gramian)) + statistics.penalty + after.penalty
     return loss, after
 
@@ -142,10 +157,8 @@ def solve_rows(
     backend = CPUBackend("exact")
     solve = backend.float64_solver(objective.unobserved_weight * gramian)
 
-    def ridge(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        return objective.ridge(counts, fixed.shape[0])
-
-    if _solve_partitions(side, fixed, solved, ridge, backend, solve, lambda n: None, offsets) is None:
+    ridge = Ridge(objective, fixed.shape[0])
+    if solve_partitions(side, fixed, solved, ridge, backend, solve, offsets=offsets) is None:
         raise _singular_error(objective)
     return solved.to_numpy()
 
@@ -164,12 +177,7 @@ def _eigenbasis(gramian: NDArray[np.float64], alpha: float) -> tuple[NDArray[np.
     return np.maximum(values, 0.0), np.ascontiguousarray(vectors, np.float32)
 
 
-def _condition(
-    side: RowBlocks,
-    spectrum: NDArray[np.float64],
-    statistics: TableStatistics,
-    ridge: Callable[[NDArray[np.int64]], NDArray[np.float64]],
-) -> float:
+def _condition(side: RowLayout, spectrum: NDArray[np.float64], statistics: TableStatistics, ridge: Ridge) -> float:
     """Return an estimate of the worst condition number of a row's equations."""
     counts = np.diff(side.indptr)
     counts = counts[counts > 0]
@@ -189,11 +197,51 @@ the number of a row with singular equations; -1 or None if there is none.
 
 
 class Backend(Protocol):
-    """Device that solves half steps: the CPU, or a GPU with memory of its own."""
+    """Solves half steps: in this process, on a GPU, or in other processes."""
 
     @property
     def solver(self) -> Solver:
         """Solver, as in :class:`sparrow.models.ALS`."""
+
+    def load_tables(self, *tables: FactorTable) -> tuple[Table, ...]:
+        """Return the tables as the backend holds them."""
+
+    def sync_tables(self) -> None:
+        """Copy the tables back to those in memory."""
+
+    def eigenbasis_solver(self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool) -> Any:
+        """Return the solver in the eigenbasis; ``double`` asks for float64."""
+
+    def float64_solver(self, weighted: NDArray[np.float64]) -> Any:
+        """Return the exact solver in float64, from the weighted Gramian."""
+
+    def solve(
+        self,
+        side: Any,
+        fixed: Any,
+        solved: Any,
+        ridge: Ridge,
+        solve: Any,
+        advance: Callable[[int], None],
+        offsets: NDArray[np.float32] | None,
+    ) -> tuple[float, TableStatistics] | None:
+        """Solve all rows of a table with a solver of this backend.
+
+        Parameters are those of :func:`half_step`.
+
+        Returns
+        -------
+        errors
+            Sum of squared errors.
+        statistics
+            Statistics of the solved table.
+        None
+            If equations are singular.
+        """
+
+
+class PartitionBackend(Protocol):
+    """A backend that solves partitions of rows one by one."""
 
     @property
     def threads(self) -> int:
@@ -202,32 +250,39 @@ class Backend(Protocol):
     def activate(self) -> AbstractContextManager[Any]:
         """Make the device current for a thread, for the length of a block."""
 
-    def load_tables(self, *tables: FactorTable) -> tuple[Table, ...]:
-        """Return the tables as the device holds them."""
 
-    def sync_tables(self) -> None:
-        """Copy the tables back to those in memory."""
-
-    def eigenbasis_solver(
-        self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool
-    ) -> PartitionSolver:
-        """Return the solver in the eigenbasis; ``double`` asks for float64."""
-
-    def float64_solver(self, weighted: NDArray[np.float64]) -> PartitionSolver:
-        """Return the exact solver in float64, from the weighted Gramian."""
-
-
-def _solve_partitions(
+def solve_side(
+    backend: PartitionBackend,
     side: RowBlocks,
-    fixed: Table,
-    solved: Table,
-    ridge: Callable[[NDArray[np.int64]], NDArray[np.float64]],
-    backend: Backend,
+    fixed: Any,
+    solved: Any,
+    ridge: Ridge,
     solve: PartitionSolver,
     advance: Callable[[int], None],
     offsets: NDArray[np.float32] | None,
-) -> float | None:
-    """Solve all partitions and return the sum of squared errors.
+) -> tuple[float, TableStatistics] | None:
+    """Solve all rows of a table in this process; see :meth:`Backend.solve`."""
+    errors = solve_partitions(side, fixed, solved, ridge, backend, solve, advance, offsets)
+    if errors is None:
+        return None
+    total = TreeSum[float]()
+    for number, error in enumerate(errors):
+        total.add(number, error)
+    after = solved.statistics(lambda first, last: ridge(np.diff(side.indptr[first : last + 1])))
+    return total.total() or 0.0, after
+
+
+def solve_partitions(
+    side: RowBlocks,
+    fixed: Any,
+    solved: Any,
+    ridge: Ridge,
+    backend: PartitionBackend,
+    solve: PartitionSolver,
+    advance: Callable[[int], None] = lambda count: None,
+    offsets: NDArray[np.float32] | None = None,
+) -> list[float] | None:
+    """Solve all partitions and return the sum of squared errors of each chunk.
 
     None means that equations are singular.
     """
@@ -248,7 +303,7 @@ def _solve_partitions(
             return None
         advance(count)
     events.emit("models.half_step")
-    return float(np.sum(losses))
+    return side.sum_chunks(losses)
 
 
 def _kernel_arguments(part: RowPartition, fixed: FactorTable) -> tuple[Any, Any, Any]:
@@ -282,6 +337,12 @@ class CPUBackend:
 
     def sync_tables(self) -> None:
         """Do nothing."""
+
+    def solve(
+        self, side: Any, fixed: Any, solved: Any, ridge: Ridge, solve: PartitionSolver, *options: Any
+    ) -> tuple[float, TableStatistics] | None:
+        """Solve all rows of a table; see the protocol."""
+        return solve_side(self, side, fixed, solved, ridge, solve, *options)
 
     def eigenbasis_solver(
         self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool
@@ -317,7 +378,7 @@ class CPUBackend:
             return failed
 
         solvers: dict[Solver, PartitionSolver] = {"cg": cg, "subspace": subspace, "exact": exact}
-        return solvers[self.solver]
+        return _with_long_rows(solvers[self.solver], spectrum)
 
     def float64_solver(self, weighted: NDArray[np.float64]) -> PartitionSolver:
         """Return the exact solver in float64."""
@@ -338,7 +399,21 @@ class CPUBackend:
             )
             return failed
 
-        return exact
+        return _with_long_rows(exact, weighted)
+
+
+def _with_long_rows(solve: PartitionSolver, weighted: NDArray[np.float64]) -> PartitionSolver:
+    """Return a solver that sums the equations of long rows over their parts.
+
+    ``weighted`` is the weighted Gramian, or its diagonal.
+    """
+
+    def run(part: RowPartition, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int | None:
+        if is_long(part, fixed.shape[1]):
+            return solve_long_partition(part, fixed, ridge, factors, losses, weighted)
+        return solve(part, fixed, ridge, factors, losses)
+
+    return run
 
 
 def _float64_lapack() -> tuple[int, int, int]:

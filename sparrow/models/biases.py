@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.models.als_data import RowBlocks
+from sparrow.models.als_data import Ratings
 from sparrow.models.factor_table import FactorTable, Table, TableStatistics
 
 __all__ = ["BiasedItems", "BiasedUsers", "Biases", "RatedItems"]
@@ -45,10 +45,11 @@ class Biases:
         self.tables, self.mean, self.biases, self.rated = tables, mean, biases, rated
 
     @classmethod
-    def of_ratings(cls, by_row: RowBlocks, by_column: RowBlocks, users: FactorTable, items: FactorTable) -> Biases:
+    def of_ratings(cls, ratings: Ratings, users: FactorTable, items: FactorTable) -> Biases:
         """Return biases of 0 for ratings."""
         biases = np.zeros(users.shape[0], np.float32), np.zeros(items.shape[0], np.float32)
-        return cls((users, items), _mean(by_row), biases, np.diff(by_column.indptr) > 0)
+        mean = float(np.float32(ratings.sum_rows().sum() / ratings.count)) if ratings.count else 0.0
+        return cls((users, items), mean, biases, np.diff(ratings.cols.indptr) > 0)
 
     def initialize(self) -> None:
         """Prepare tables that contain factors only."""
@@ -95,23 +96,6 @@ class Biases:
         result = table.statistics(ridge)
         table.write_last_column(np.float32(1))
         return result
-
-
-def _mean(side: RowBlocks) -> float:
-    """Return the mean rating.
-
-    It is summed row by row, so it does not depend on the partitions.
-    """
-    sums = np.zeros(side.rows)
-    for part in side.partitions():
-        filled = np.flatnonzero(np.diff(part.indptr))
-        if len(part.values):
-            wide = part.values.astype(np.float64)
-            sums[part.first + filled] = np.add.reduceat(wide, part.indptr[filled]) if len(filled) else 0
-        else:
-            sums[part.first : part.first + len(part.indptr) - 1] = np.diff(part.indptr)
-    count = int(side.indptr[-1])
-    return float(np.float32(sums.sum() / count)) if count else 0.0
 
 
 class _BiasedFactors:

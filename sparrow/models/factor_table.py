@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -12,14 +13,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.errors import StorageError
+from sparrow.models.tree_sum import TreeSum
 from sparrow.models.tuning import tuning
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["DTYPES", "FactorTable", "Precision", "Table", "TableStatistics"]
+__all__ = ["DTYPES", "FactorTable", "Precision", "Table", "TableStatistics", "TableSums"]
 
 Precision = Literal["float32", "float16", "bfloat16"]
 DTYPES = ("float32", "float16", "bfloat16")
+RAW_DTYPES: dict[Precision, np.dtype[Any]] = {
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(np.uint16),
+}
+"""Types of the arrays that store tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSums:
+    """Sums over rows of a table."""
+
+    upper: NDArray[np.float64]
+    """Gramian, shape (d, d), of which the upper triangle is defined."""
+    penalty: float
+    largest: float
+
+    def __add__(self, other: TableSums) -> TableSums:
+        penalty, largest = self.penalty + other.penalty, max(self.largest, other.largest)
+        return TableSums(self.upper + other.upper, penalty, largest)
+
+    def statistics(self) -> TableStatistics:
+        """Return the statistics of the table."""
+        return TableStatistics(np.triu(self.upper) + np.triu(self.upper, 1).T, self.penalty, self.largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +61,11 @@ class TableStatistics:
 
 
 class Table(Protocol):
-    """Factor table on any device; :class:`FactorTable` documents the methods.
-
-    Rows that are read and written are arrays of the device.
-    """
+    """Factor table wherever it is; :class:`FactorTable` documents the methods."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and factors."""
-
-    def read(self, start: int, stop: int) -> Any:
-        """Return rows in float32."""
-
-    def write(self, start: int, rows: Any) -> None:
-        """Write rows from ``start``."""
 
     def read_last_column(self) -> NDArray[np.float32]:
         """Return a copy of the last column, in memory."""
@@ -103,12 +120,29 @@ class FactorTable:
 
         self.dtype = dtype
         self.kind = {"float32": loops.FLOAT32, "float16": loops.FLOAT16, "bfloat16": loops.BFLOAT16}[dtype]
-        raw_dtype = np.dtype({"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}[dtype])
+        self.chunk_bounds: NDArray[np.int64] | None = None
+        """Bounds of the rows that are rotated and summed at once; None for chunks of equal sizes."""
         self._array: NDArray[Any]
         if path is None:
-            self._array = np.zeros((rows, factors), raw_dtype)
+            self._array = np.zeros((rows, factors), RAW_DTYPES[dtype])
         else:
-            self._array = _create_memory_map(Path(path), (rows, factors), raw_dtype)
+            self._array = _create_memory_map(Path(path), (rows, factors), RAW_DTYPES[dtype])
+
+    @classmethod
+    def of_array(cls, raw: NDArray[Any], dtype: Precision) -> FactorTable:
+        """Return the table of an array, bfloat16 as 16-bit words, without a copy."""
+        found = cls(0, raw.shape[1], dtype)
+        found._array = raw
+        return found
+
+    def rows(self, start: int, stop: int) -> FactorTable:
+        """Return the table of a range of rows, which shares their memory."""
+        return FactorTable.of_array(self._array[start:stop], self.dtype)
+
+    def _chunks(self) -> Iterator[tuple[int, int]]:
+        height, step = self.shape[0], tuning().table_chunk_rows
+        bounds = [*range(0, height, step), height] if self.chunk_bounds is None else self.chunk_bounds.tolist()
+        return itertools.pairwise(bounds)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -222,15 +256,13 @@ class FactorTable:
         from sparrow.kernels.ml.blas import address
 
         table, rotation, gemm = self.kernel_arguments(), as_readonly(basis), address("sgemm")
-        step = tuning().table_chunk_rows
 
-        def rotate_chunk(first: int) -> None:
-            last = min(first + step, self.shape[0])
-            rows = self.read(first, last)  # of a float32 table a view, which receives the product
-            loops.rotate(table, first, last, rotation, gemm, rows)
-            self.write(first, rows)
+        def rotate_chunk(bounds: tuple[int, int]) -> None:
+            rows = self.read(*bounds)  # of a float32 table a view, which receives the product
+            loops.rotate(table, *bounds, rotation, gemm, rows)
+            self.write(bounds[0], rows)
 
-        for _ in ordered_map(rotate_chunk, range(0, self.shape[0], step), settings.current().threads):
+        for _ in ordered_map(rotate_chunk, self._chunks(), settings.current().threads):
             pass
 
     def statistics(self, ridge: Callable[[int, int], NDArray[np.float64]], precise: bool = False) -> TableStatistics:
@@ -243,22 +275,32 @@ class FactorTable:
         precise
             Multiply in float64 instead of float32; sums are in float64 in any case.
         """
+        sums = TreeSum[TableSums]()
+        self.add_chunks(sums, 0, ridge, precise)
+        return (sums.total() or TableSums(np.zeros((self.shape[1],) * 2), 0.0, 0.0)).statistics()
+
+    def add_chunks(
+        self,
+        sums: TreeSum[TableSums],
+        number: int,
+        ridge: Callable[[int, int], NDArray[np.float64]],
+        precise: bool = False,
+    ) -> None:
+        """Add sums over each chunk, numbered from ``number``.
+
+        See :meth:`statistics`.
+        """
         from sparrow.kernels.jit.warmup import as_readonly
         from sparrow.kernels.ml import factors as loops
         from sparrow.kernels.ml.blas import address
 
-        (height, d), table = self.shape, self.kernel_arguments()
+        d, table = self.shape[1], self.kernel_arguments()
         syrk = address("dsyrk" if precise else "ssyrk")
-        step = tuning().table_chunk_rows
 
-        def measure_chunk(first: int) -> tuple[NDArray[Any], float, float]:
-            last = min(first + step, height)
+        def measure_chunk(bounds: tuple[int, int]) -> TableSums:
             product = np.zeros((d, d), np.float64 if precise else np.float32)
-            return product, *loops.survey(table, first, last, as_readonly(ridge(first, last)), syrk, product)
+            penalty, largest = loops.survey(table, *bounds, as_readonly(ridge(*bounds)), syrk, product)
+            return TableSums(product.astype(np.float64, copy=False), penalty, largest)
 
-        upper, penalty, largest = np.zeros((d, d)), 0.0, 0.0
-        for product, weighted, length in ordered_map(measure_chunk, range(0, height, step), settings.current().threads):
-            upper += product
-            penalty += weighted
-            largest = max(largest, length)
-        return TableStatistics(np.triu(upper) + np.triu(upper, 1).T, penalty, largest)
+        for at, found in enumerate(ordered_map(measure_chunk, self._chunks(), settings.current().threads), number):
+            sums.add(at, found)

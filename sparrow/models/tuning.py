@@ -24,6 +24,17 @@ class ModelsTuning:
     als_partition_min_ratings: int = parameter(1 << 14, "ratings", "Smallest unit of work of a thread.")
     als_partition_max_ratings: int = parameter(1 << 18, "ratings", "Largest unit of work, unless a row is longer.")
     als_partition_rows: int = parameter(1 << 14, "rows", "Rows of a unit of work.")
+    als_chunk_ratings: int = parameter(
+        1 << 17, "ratings", "Ratings whose sums are one term of the sums over all rows: 80 chunks of cnr-2000."
+    )
+    als_long_row_ratings: int = parameter(
+        1 << 20, "ratings", "A longer row is solved from sums over parts of as many ratings: 0.5 GB of 128 factors."
+    )
+    als_task_products: int = parameter(
+        50_000_000, "products", "Ratings times factors of a task of a half step: 0.1 s. Less for two runs here."
+    )
+    als_row_ratings: int = parameter(8, "ratings", "Ratings that take a task as long as a row without any.")
+    als_gather_share: float = memory_share(8, "Rows of the other table that a task reads for a batch of ratings.")
     als_stream_bytes: int = parameter(128_000_000, "bytes", "Buffers for ratings that are read again in every pass.")
     als_process_bytes: int = parameter(300_000_000, "bytes", "Memory of the process besides tables and ratings.")
     als_float32_condition: float = parameter(

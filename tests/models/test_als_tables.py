@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.kernels.ml import factors
 from sparrow.models.factor_table import FactorTable
+from sparrow.models.tree_sum import TreeSum
 
 
 def test_float16_against_numpy() -> None:
@@ -77,3 +82,19 @@ def test_statistics_and_rotation(dtype: Any, precise: bool) -> None:
     table.rotate(basis)
     error = {"float32": 1e-6, "float16": 4e-3, "bfloat16": 4e-2}[dtype]
     assert np.abs(table.to_numpy() - T @ basis).max() < error
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=70), st.sets(st.integers(1, 69)))
+def test_sums_do_not_depend_on_who_adds(terms: list[float], cuts: set[int]) -> None:
+    whole, joined = TreeSum[float](), TreeSum[float]()
+    for number, term in enumerate(terms):
+        whole.add(number, term)
+    bounds = [0, *sorted(cut for cut in cuts if cut < len(terms)), len(terms)]
+    for first, last in itertools.pairwise(bounds):
+        part = TreeSum[float]()
+        for number in range(first, last):
+            part.add(number, terms[number])
+        joined.extend(part.nodes)
+    assert joined.nodes == whole.nodes
+    assert joined.total() == whole.total() == pytest.approx(math.fsum(terms), rel=1e-9, abs=1e-3)
+    assert TreeSum[float]().total() is None

@@ -9,10 +9,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from sparrow.engines.cluster.cutting import cut_rows
 from sparrow.engines.cluster.marks import RoundProgress
 from sparrow.engines.cluster.schedulers import Scheduler
 from sparrow.engines.cluster.scratch import Scratch
 from sparrow.engines.cluster.tasks import Job, Work, collect_overrides, run_task
+from sparrow.engines.cluster.tuning import tuning
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.engines.round_profile import RoundProfile, record_round
 from sparrow.plan import Scan
@@ -42,13 +44,23 @@ class Rounds:
     def __init__(
         self, name: str, scheduler: Scheduler, scratch: Scratch, materialize: Callable[[Relation], MemoryRelation]
     ) -> None:
-        self._name, self._scheduler, self._scratch, self._compute = name, scheduler, scratch, materialize
+        self.engine = name
+        self._scheduler, self._scratch, self._compute = scheduler, scratch, materialize
         self._computed: dict[Hashable, MemoryRelation] = {}
 
     @property
     def slots(self) -> int:
         """Tasks that run at the same time."""
         return self._scheduler.slots
+
+    @property
+    def max_tasks(self) -> int:
+        """Tasks of a round beyond which more would be shorter, but no faster."""
+        return tuning().tasks_per_slot * self.slots
+
+    def cut_rows(self, scan: Scan) -> tuple[int, ...]:
+        """Return the bounds of tasks that each read a range of rows of a scan."""
+        return cut_rows(scan, self.slots).bounds or (0, scan.view.shape[0])
 
     @property
     def folder(self) -> str:
@@ -74,10 +86,10 @@ class Rounds:
             PortablePlan(scans, self.pack, self._materialize).flatten(), work, tuple(bounds), self.folder,
             min(scheduler.memory_limit, settings.current().memory_limit), scheduler.threads, collect_overrides(),
         )  # fmt: skip
-        emit("cluster.round", engine=self._name, tasks=tasks, work=work, folder=self.folder)
+        emit("cluster.round", engine=self.engine, tasks=tasks, work=work, folder=self.folder)
         start = time.perf_counter()
         with ExitStack() as stack:
-            advance = stack.enter_context(progress.bar(f"tasks on {self._name}", tasks, "tasks"))
+            advance = stack.enter_context(progress.bar(f"tasks on {self.engine}", tasks, "tasks"))
             if settings.current().show_progress():
                 stack.enter_context(RoundProgress(self.folder, job.name, tasks, advance))
             answers = scheduler.map(run_task, tasks, job)

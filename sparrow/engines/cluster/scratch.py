@@ -20,7 +20,9 @@ from sparrow.kernels.coo import Block
 from sparrow.runtime import settings
 from sparrow.storage import count_files
 
-__all__ = ["Scratch", "check_visible", "map_array", "scratch_folder", "store_array", "store_block"]
+__all__ = [
+    "Scratch", "check_visible", "map_array", "pack_array", "scratch_folder", "store_array", "store_block",
+]  # fmt: skip
 
 _PREFIX = "sparrow-cluster-"
 _MARK = "job"
@@ -133,6 +135,14 @@ def store_array(folder: str, array: NDArray[Any], name: str | None = None) -> An
     os.replace(written, path)
     count_files(written=array.nbytes)
     return _ArrayFile(path, array.shape, array.dtype)
+
+
+def pack_array(folder: str, array: NDArray[Any]) -> Any:
+    """Return an array as it is pickled.
+
+    A large one becomes a file of a folder, which unpickles as the array.
+    """
+    return array if array.nbytes < tuning().inline_bytes else store_array(folder, array)
 
 
 def store_block(folder: str, block: Block) -> Block:

@@ -62,3 +62,31 @@ def report_settings(values: Any) -> Any:
 def map_elements(function: Any, A: Any) -> Any:
     """Return a tensor whose elements a function of Python computes."""
     return sp.Tensor(make_map(function, [A.__sparrow_scan__()]))
+
+
+class Lethal:
+    """A scheduler that runs each task as :func:`run_and_die`, for one kind of work."""
+
+    def __init__(self, scheduler: Any, work: str, folder: Path) -> None:
+        self._scheduler, self._work, self._folder = scheduler, work, folder
+        self.slots, self.threads, self.memory_limit = scheduler.slots, scheduler.threads, scheduler.memory_limit
+
+    def map(self, function: Any, count: int, shared: Any) -> list[Any]:
+        found: list[Any] = self._scheduler.map(
+            run_and_die, count, (function, shared, self._work, str(self._folder / "died"))
+        )
+        return found
+
+
+def run_and_die(shared: Any, number: int) -> Any:
+    """Run a task; the process of the second one dies before it returns, once."""
+    function, job, work, path = shared
+    found = function(job, number)
+    if number == 1 and type(job.work).__name__ == work:
+        try:
+            with open(path, "x"):
+                pass
+        except FileExistsError:
+            return found
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found

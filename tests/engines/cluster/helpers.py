@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sparrow as sp
+import sparrow.testing
+from sparrow import engines
+from sparrow.engines.cluster import Cluster
+from sparrow.models import ALS
+from tests.engines.cluster.failing import Lethal
+from tests.models import als_reference
 
-__all__ = ["elements"]
+__all__ = ["RATINGS", "bits", "check_killed_half_step", "elements", "small_half_steps"]
+
+RATINGS = als_reference.matrix(300, 200, 8, weighted=True)
+"""Ratings with empty rows and columns, and a long row."""
 
 
 def elements(A: Any) -> list[Any]:
     with sp.config(engine="stream"):
         found: list[Any] = A.to_numpy().tolist()
     return found
+
+
+def bits(model: ALS) -> tuple[bytes, ...]:
+    """Return the factors and losses of a model."""
+    return model.user_factors_.tobytes(), model.item_factors_.tobytes(), model.loss_.tobytes()
+
+
+@contextmanager
+def small_half_steps() -> Iterator[None]:
+    """Let small matrices take several tasks, and 65 ratings be a long row."""
+    with sparrow.testing.tune(
+        "models", als_task_products=1, als_chunk_ratings=100, table_chunk_rows=16, als_block_rows=4, als_block_bytes=1,
+        als_long_row_ratings=1, als_partition_min_ratings=50,
+    ):  # fmt: skip
+        yield
+
+
+def check_killed_half_step(scheduler: Any, folder: Path) -> None:
+    """Check that a fit has the same bits if a worker dies in a half step."""
+    options: dict[str, Any] = {"factors": 4, "epochs": 2, "unobserved_weight": 0.1}
+    engines.register(Cluster("lethal", lambda cluster: Lethal(scheduler, "HalfStep", folder)))
+    try:
+        with small_half_steps():
+            expected = bits(ALS(**options, engine="stream").fit(RATINGS))
+            with sp.config(engine="lethal"):
+                assert bits(ALS(**options).fit(RATINGS)) == expected
+    finally:
+        engines.unregister("lethal")
+    assert [path.name for path in folder.iterdir()] == ["died"]

@@ -14,11 +14,12 @@ import pytest
 
 import sparrow as sp
 import sparrow.testing
+from sparrow.engines.cluster.dask import connect
 from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Refusing, map_elements
-from tests.engines.cluster.helpers import elements
+from tests.engines.cluster.helpers import check_killed_half_step, elements
 
 distributed = pytest.importorskip("distributed", reason="requires Dask: pip install distributed")
 
@@ -75,6 +76,10 @@ def test_worker_killed_in_mid_save(matrix: Any, tmp_path: Path) -> None:
     assert B.verify() == []
     there = {name for name in os.listdir(tmp_path / "B.sparrow") if not name.startswith("_")}
     assert there == {Path(file.path).name for file in B.files()}
+
+
+def test_worker_killed_in_mid_als(tmp_path: Path) -> None:
+    check_killed_half_step(connect(None), tmp_path)
 
 
 def test_failures(matrix: Any, client: Any, tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ import pytest
 
 import sparrow as sp
 import sparrow.testing
-from sparrow.engines.cluster.processes import Processes
+from sparrow.engines.cluster.processes import Processes, connect
 from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, UnsupportedError, WorkerError
 from tests.engines.cluster.failing import Deadly, Refusing, map_elements, report_settings
-from tests.engines.cluster.helpers import elements
+from tests.engines.cluster.helpers import check_killed_half_step, elements
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -65,6 +65,10 @@ def test_worker_killed_in_mid_save(matrix: Any, tmp_path: Path) -> None:
     there = {name for name in os.listdir(tmp_path / "saved" / "B.sparrow") if not name.startswith("_")}
     assert there == committed
     assert left_over(tmp_path / "saved") == []
+
+
+def test_worker_killed_in_mid_als(tmp_path: Path) -> None:
+    check_killed_half_step(connect(2), tmp_path)
 
 
 def test_worker_killed_while_idle(matrix: Any) -> None:

@@ -18,7 +18,7 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Refusing, map_elements
-from tests.engines.cluster.helpers import elements
+from tests.engines.cluster.helpers import check_killed_half_step, elements
 
 ray: Any = pytest.importorskip("ray", reason="requires Ray: pip install ray")
 
@@ -79,6 +79,10 @@ def test_worker_killed_in_mid_save(matrix: Any, tmp_path: Path) -> None:
     assert B.verify() == []
     there = {name for name in os.listdir(tmp_path / "B.sparrow") if not name.startswith("_")}
     assert there == {Path(file.path).name for file in B.files()}
+
+
+def test_worker_killed_in_mid_als(tmp_path: Path) -> None:
+    check_killed_half_step(Ray(), tmp_path)
 
 
 def test_failures(matrix: Any, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, MissingDependencyError, NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Refusing, map_elements
-from tests.engines.cluster.helpers import elements
+from tests.engines.cluster.helpers import check_killed_half_step, elements
 
 pytest.importorskip("pyspark", reason="requires Spark: pip install 'pyspark[connect]'")
 
@@ -110,6 +110,10 @@ def test_killed_in_mid_save(levels: int, name: str, matrix: Any, tmp_path: Path)
     assert B.verify() == []
     there = {name for name in os.listdir(tmp_path / "B.sparrow") if not name.startswith("_")}
     assert there == {Path(file.path).name for file in B.files()}
+
+
+def test_worker_killed_in_mid_als(tmp_path: Path) -> None:
+    check_killed_half_step(connect(None), tmp_path)
 
 
 def test_worker_dies_again_and_again(matrix: Any, tmp_path: Path) -> None:
