@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from sparrow.core.indexing import RangeAxis
 from sparrow.engines.profile import active
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream import scan_reader
@@ -120,18 +121,25 @@ class RangeCursor:
 
 
 class ChunkCursor:
-    """Cursor over a whole relation in its own order.
+    """Cursor over rows [start, stop) that reads each chunk of a sort order once.
 
     A chunk with rows in several ranges is kept until all of them were read; if they never are, until others were read
     since.
     """
 
     def __init__(self, scan: Scan, start: int, stop: int) -> None:
-        box = scan.view.then((slice(start, stop),)).box()
         self._scan, self._bounds = scan, (start, stop)
-        self._chunks = scan.relation.chunks(box)
-        self._low = [chunk.low[0] for chunk in self._chunks]
-        self._high = [chunk.high[0] for chunk in self._chunks]
+        if scan.view.is_identity:
+            self._shift, part, order = 0, scan, scan.relation.orders[0]
+        else:  # only these rows are moved to coordinates of the scan
+            self._shift, part = start, scan.then(scan.view.then((slice(start, stop),)))
+            order = sorted_order(part)
+        self._read = scan_reader.reader(part, order)
+        self._chunks = scan.relation.chunks(scan.view.then((slice(start, stop),)).box(), order)
+        axis = scan.view.axes[0]
+        assert isinstance(axis, RangeAxis)
+        self._low = [-((axis.start - chunk.low[axis.dim]) // axis.step) for chunk in self._chunks]
+        self._high = [(chunk.high[axis.dim] - axis.start) // axis.step for chunk in self._chunks]
         self._cached: OrderedDict[int, Once[Block]] = OrderedDict()
         self._unread: dict[int, int] = {}
         """Rows of each cached chunk that were not read yet."""
@@ -146,14 +154,19 @@ class ChunkCursor:
         # The last chunk first: another thread probably decodes the first one for the range before, so waiting for it
         # comes last.
         found = [self._read_chunk(at, start, stop) for at in reversed(range(first, last))]
-        return concat_blocks(found[::-1], self._scan.schema.ndim, self._scan.schema.dtype)
+        schema = self._scan.schema
+        block = concat_blocks(found[::-1], schema.ndim, schema.dtype)
+        if self._scan.view.is_identity:
+            return block
+        leading = block.coords[0].astype(schema.coordinate_dtype(0), copy=False)
+        return Block((leading + leading.dtype.type(self._shift), *block.coords[1:]), block.values)
 
     def _read_chunk(self, at: int, start: int, stop: int) -> Block:
         """Return the elements of a chunk in rows [start, stop); cache the rest."""
-        chunk = self._chunks[at]
-        if start <= chunk.low[0] and chunk.high[0] < stop:
-            return self._scan.relation.read(chunk)
-        block = _clip(self._decode(at), chunk, start, stop)
+        if start <= self._low[at] and self._high[at] < stop:
+            return self._read(self._chunks[at])
+        block = self._decode(at)
+        block = block.take(range_slice(block.coords[0], start - self._shift, stop - self._shift))
         with self._lock:
             if at in self._cached:
                 self._unread[at] -= self._num_rows(at, start, stop)
@@ -169,7 +182,7 @@ class ChunkCursor:
         with self._lock:
             once = self._cached.get(at)
             if once is None:
-                once = self._cached[at] = Once(partial(self._scan.relation.read, self._chunks[at]))
+                once = self._cached[at] = Once(partial(self._read, self._chunks[at]))
                 self._unread[at] = self._num_rows(at, *self._bounds)
                 if len(self._cached) > self._capacity:
                     del self._unread[self._cached.popitem(last=False)[0]]

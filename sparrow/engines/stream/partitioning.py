@@ -134,7 +134,8 @@ def cursor_strategy(scan: Scan) -> Literal["chunks", "kept", "repeated", "sorted
         return "repeated" if fits_in_memory(scan) else None
     order = sorted_order(scan)
     if view.preserves_order(order):
-        return "chunks" if view.is_identity else None
+        axis = view.axes[0]
+        return "chunks" if isinstance(axis, RangeAxis) and axis.dim == order[0] else None
     if isinstance(scan.relation, SplitRelation):  # how many elements its lists show is not known exactly
         if scan_reader.is_row_list(scan):
             return None

@@ -141,6 +141,18 @@ def test_binary_map_reads_each_chunk_once(folder: Path, rows: int) -> None:
     assert [side.reads for side in sides] == [len(side.chunks(Box.from_shape(one.shape))) for side in sides]
 
 
+@pytest.mark.parametrize("key", [np.s_[2:27], np.s_[1:29:2, 3:], np.s_[4:, 2:8:3], np.s_[:, 1:]])
+def test_slices_read_each_chunk_once(folder: Path, key: Any) -> None:
+    dense = random_array((30, 9), seed=5), random_array((30, 9), seed=6)
+    path = str(folder / f"{key}.sparrow").replace(" ", "")
+    sides: list[Any] = [Counting(stored_relation(f"{path}-{number}", one)) for number, one in enumerate(dense)]
+    keys = key if isinstance(key, tuple) else (key,)
+    with settings.config(threads=3), tune("stream", partition_rows=5):
+        scans = [at(side, *keys) for side in sides]
+        np.testing.assert_array_equal(dense_of(make_map(np.add, scans)), dense[0][key] + dense[1][key])
+    assert [side.reads for side in sides] == [len(side.chunks(scans[0].view.box())) for side in sides]
+
+
 def test_chunk_cursor_keeps_chunks_until_read(folder: Path) -> None:
     dense = random_array((30, 9), seed=3)
     counting: Any = Counting(stored_relation(folder / "kept.sparrow", dense))
