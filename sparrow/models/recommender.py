@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,15 +15,13 @@ from sparrow.core.labels import find_labels
 from sparrow.core.schema import is_given_name
 from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.models import parquet_files
+from sparrow.models.ranking_rounds import iter_rankings
 from sparrow.models.ratings import as_ratings
 from sparrow.models.topk import (
     ColumnSlice,
     Directions,
     Factors,
     Pattern,
-    block_rows,
-    iter_patterns,
-    iter_top_k,
     load_pattern,
     to_pattern,
     top_k,
@@ -228,7 +226,7 @@ class Recommender:
             targets = history if history is not None or training is None else training[at]
             excluded = _exclusion(exclude, targets, (len(factors), items.shape[0]), training)
             pattern = None if excluded is None else to_pattern(excluded)
-        ids, scores = top_k(factors, self._candidates(), k, pattern)
+        ids, scores = top_k(factors, self._candidates(), k, pattern, iter_rankings)
         empty = ~factors.any(axis=1)
         ids[empty], scores[empty] = -1, -np.inf
         return _to_labels(ids, labels, by_label and not positions, self.labels("item")), scores
@@ -333,10 +331,9 @@ class Recommender:
         """
         rows, items = self._factors()
         excluded = _exclusion(exclude, self._training, (rows.shape[0], items.shape[0]), self._training)
-        exclude_patterns = None if excluded is None else iter_patterns(excluded, block_rows(k, items.shape[0]))
         by_label = _writes_labels(labels, positions)
         names = {"row": self.labels("row"), "item": self.labels("item")} if by_label else {}
-        _write_rankings(path, rows, self._candidates(), k, exclude_patterns, overwrite, names)
+        _write_rankings(path, rows, self._candidates(), k, excluded, overwrite, names)
 
     def similar(
         self, items: Any, k: int = 10, labels: bool | None = None, *, positions: bool = False
@@ -387,10 +384,10 @@ class Recommender:
         names, given = self.labels("item"), np.asarray(items)
         is_vectors = given.ndim == 2 and given.dtype.kind == "f"
         if is_vectors:
-            ids, cosines = top_k(unit_vectors(given[:, self._similarity_columns]), directions, k)
+            ids, cosines = top_k(unit_vectors(given[:, self._similarity_columns]), directions, k, None, iter_rankings)
         else:
             at = _to_positions(items, directions.shape[0], "item", names, positions)
-            ids, cosines = top_k(directions[at], directions, k, Pattern(np.arange(len(at) + 1), at))
+            ids, cosines = top_k(directions[at], directions, k, Pattern(np.arange(len(at) + 1), at), iter_rankings)
         return _to_labels(ids, labels, not positions and (is_vectors or _are_labels(items, names)), names), cosines
 
     def save_factors(
@@ -470,7 +467,7 @@ def _write_rankings(
     rows: Factors,
     items: Factors,
     k: int,
-    exclude: Iterable[Pattern] | None,
+    exclude: Tensor | None,
     overwrite: bool,
     names: Mapping[str, pa.Array | None],
 ) -> None:
@@ -481,7 +478,7 @@ def _write_rankings(
         parquet_files.open_ranking_file(Path(path), overwrite, names) as writer,
         progress.bar("recommending", rows.shape[0], "rows") as advance,
     ):
-        for ids, scores in iter_top_k(rows, items, k, exclude):
+        for ids, scores in iter_rankings(rows, items, k, exclude):
             ids[~np.asarray(rows[first : first + len(ids)]).any(axis=1)] = -1
             events.emit("models.write_ranking")
             buffered.append(parquet_files.ranking_table(first, ids, scores, names))

@@ -8,7 +8,7 @@ threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -204,7 +204,7 @@ def _capacity(k: int) -> int:
 
 
 def iter_top_k(
-    rows: Factors, items: Factors, k: int, exclude: Iterable[Pattern] | None = None
+    rows: Factors, items: Factors, k: int, exclude: Pattern | Tensor | None = None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield the k best items of each row, :func:`block_rows` rows at a time.
 
@@ -219,7 +219,7 @@ def iter_top_k(
     k
         Number of items per row.
     exclude
-        Items to exclude, a pattern for each block of rows.
+        Items to exclude, shape (m, n): the stored elements of a tensor, which is read once, or a pattern.
 
     Yields
     ------
@@ -272,15 +272,29 @@ def iter_top_k(
             return topk.decode(keys[:, :k])
 
     starts = range(0, height, size)
-    blocks = ((start, None) for start in starts) if exclude is None else zip(starts, exclude, strict=True)
+    blocks: Iterable[tuple[int, Pattern | None]] = ((start, None) for start in starts)
+    if isinstance(exclude, Pattern):
+        pattern = exclude
+        blocks = ((start, pattern.rows(start, min(start + size, height))) for start in starts)
+    elif exclude is not None:
+        blocks = zip(starts, iter_patterns(exclude, size), strict=True)
     with single_threaded_blas():
         yield from ordered_map(rank_block, blocks, min(settings.current().threads, len(starts)))
 
 
 def top_k(
-    rows: Factors, items: Factors, k: int, exclude: Pattern | None = None
+    rows: Factors,
+    items: Factors,
+    k: int,
+    exclude: Pattern | Tensor | None = None,
+    iterate: Callable[..., Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]] = iter_top_k,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the k best items of all rows, shapes (m, k), as :func:`iter_top_k`.
+
+    Parameters
+    ----------
+    iterate
+        Function that yields them, block by block.
 
     Raises
     ------
@@ -300,16 +314,15 @@ def top_k(
     from sparrow.kernels.ml import topk
 
     height, count = _check_shapes(rows, items, topk.LARGEST)
-    size = block_rows(k, count)
+    block_rows(k, count)  # validates k
     remedy = "pass fewer rows, or write all to a file with recommend_all(path, k)"
     memory.check(12 * height * k, f"the top {k} items of {height} rows", remedy)
     ids, scores = np.full((height, k), -1), np.full((height, k), -np.inf, np.float32)
-    patterns = None
-    if exclude is not None:
-        patterns = (exclude.rows(start, min(start + size, height)) for start in range(0, height, size))
-    for number, (top, values) in enumerate(iter_top_k(rows, items, k, patterns)):
-        block = np.s_[number * size : number * size + len(top), : top.shape[1]]
+    start = 0
+    for top, values in iterate(rows, items, k, exclude):
+        block = np.s_[start : start + len(top), : top.shape[1]]
         ids[block], scores[block] = top, values
+        start += len(top)
     return ids, scores
 
 

@@ -53,6 +53,9 @@ class ModelsTuning:
         32, "Pattern of the ratings, or normalized item factors, that a model keeps for later recommendations."
     )
     topk_candidates: int = parameter(1 << 21, "candidates", "Candidates of one thread, unless a row has more.")
+    rank_task_products: int = parameter(
+        5_000_000_000, "products", "Rows times items times factors of a task that ranks: 0.1 s. Less for two runs here."
+    )
     predict_pairs: int = parameter(1 << 16, "pairs", "Pairs of rows and items scored at once.")
     ranking_row_group_rows: int = parameter(1 << 20, "rows", "Row groups of Parquet files of recommendations.")
     factor_write_bytes: int = parameter(1 << 24, "bytes", "Factors written to Parquet at once.")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.cluster.cutting import cut_rows
@@ -24,6 +28,30 @@ from sparrow.runtime import progress, settings
 from sparrow.runtime.events import emit
 
 __all__ = ["Rounds"]
+
+
+class _Packing(pickle.Pickler):
+    """Pickles objects, with packed arrays."""
+
+    def __init__(self, buffer: io.BytesIO, pack: Callable[[NDArray[Any]], Any]) -> None:
+        super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
+        self._pack = pack
+
+    def reducer_override(self, value: Any) -> Any:
+        """Reduce a large array to its file."""
+        if isinstance(value, np.ndarray) and (packed := self._pack(value)) is not value:
+            return packed.__reduce__()
+        return NotImplemented
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedObject:
+    """A pickled object, which unpickles as the object."""
+
+    content: bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickle.loads, (self.content,)
 
 
 class Rounds:
@@ -73,6 +101,12 @@ class Rounds:
         A large one is a file, which exists as long as the scratch folder.
         """
         return self._scratch.pack(array)
+
+    def pack_object(self, value: Any) -> Any:
+        """Return an object as it travels with tasks: large arrays in it are files."""
+        buffer = io.BytesIO()
+        _Packing(buffer, self.pack).dump(value)
+        return _PackedObject(buffer.getvalue())
 
     def run(self, scans: Sequence[Scan], work: Work, bounds: Sequence[int]) -> list[Any]:
         """Run one task per range, and return their results in order.

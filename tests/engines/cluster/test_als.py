@@ -188,3 +188,27 @@ def test_memory_bounds_the_rows_that_are_gathered(tensors: dict[str, sp.Tensor])
     expected = bits(ALS(**OPTIONS, engine="stream").fit(tensors["both"]))
     with sparrow.testing.tune("models", als_gather_share=1e9), sp.config(engine="here", cluster=1):
         assert bits(ALS(**OPTIONS).fit(tensors["both"])) == expected
+
+
+@pytest.mark.parametrize("biases", [False, True])
+def test_rankings_in_tasks(biases: bool, tensors: dict[str, sp.Tensor], tmp_path: Path) -> None:
+    R = tensors["both"]
+    options = {**OPTIONS, "biases": biases, "unobserved_weight": 0 if biases else 0.1, "dtype": "bfloat16"}
+    model = ALS(**options, engine="stream").fit(R)
+    found = []
+    for engine in ("stream", "here"):
+        with (
+            sparrow.testing.tune("models", rank_task_products=1, topk_block_rows=32, topk_block_items=50),
+            sp.config(engine=engine, scratch=tmp_path),
+            sparrow.testing.observe("cluster.round") as seen,
+        ):
+            model.recommend_all(tmp_path / f"{engine}.parquet", 5)
+            arrays = [
+                *model.recommend(R[:90], 4, positions=True), *model.recommend(R, 3, exclude=R * 2, positions=True),
+                *model.recommend(np.arange(100), 4, positions=True), *model.similar(np.arange(70), 3, positions=True),
+            ]  # fmt: skip
+        found.append(((tmp_path / f"{engine}.parquet").read_bytes(), [array.tobytes() for array in arrays]))
+        ranked = [details["tasks"] for _, details in seen if type(details["work"]).__name__ == "Ranking"]
+        assert ranked == ([] if engine == "stream" else [4, 2, 4, 3, 2])
+    assert found[0] == found[1]
+    assert sorted(os.listdir(tmp_path)) == ["here.parquet", "stream.parquet"]
