@@ -9,7 +9,7 @@ Import :class:`~sparrow.sorting.sorter.Sorter` from its module, which loads comp
 
 from __future__ import annotations
 
-from sparrow.sorting.rows import Rows, Run
+from sparrow.sorting.rows import Rows, Run, duplicate_error
 from sparrow.sorting.spill import Segment, SpilledBlocks, SpillFile, memory_budget
 
-__all__ = ["Rows", "Run", "Segment", "SpillFile", "SpilledBlocks", "memory_budget"]
+__all__ = ["Rows", "Run", "Segment", "SpillFile", "SpilledBlocks", "duplicate_error", "memory_budget"]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.errors import DuplicateError
 from sparrow.sorting.spill import Segment
 
 if TYPE_CHECKING:
     from sparrow.kernels.keys import Keys, Layout
 
-__all__ = ["Column", "Rows", "Run", "unpack_key"]
+__all__ = ["Column", "Rows", "Run", "duplicate_error", "unpack_key"]
 
 
 class Rows(NamedTuple):
@@ -81,6 +83,14 @@ class Run:
         from sparrow.kernels.keys import unpack
 
         return Rows(unpack(self.keys, self.layout), self.values)
+
+
+def duplicate_error(cell: tuple[int, ...], describe: Callable[[tuple[int, ...]], str] = str) -> DuplicateError:
+    """Return the error about an element that has several rows."""
+    return DuplicateError(
+        f"element {describe(cell)} is given more than once: pass duplicates='sum', 'last', 'first', 'min' or 'max'",
+        cell,
+    )
 
 
 def unpack_key(key: Any, layout: Layout) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ from sparrow.kernels.keys import (
 )
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.sorting.rows import Column, Rows, Run, unpack_key
+from sparrow.sorting.rows import Column, Rows, Run, duplicate_error, unpack_key
 from sparrow.sorting.spill import Segment, SpillFile, memory_budget
 from sparrow.sorting.tuning import tuning
 from sparrow.sorting.wide import fold_rows, folded_dtype, sort_rows, unfold_rows
@@ -452,12 +452,7 @@ class Sorter:
         return starts, out
 
     def _duplicate_error(self, coords: tuple[int, ...]) -> DuplicateError:
-        where = (*self._leading, *coords)
-        return DuplicateError(
-            f"element {self._describe(where)} is given more than once: "
-            "pass duplicates='sum', 'last', 'first', 'min' or 'max'",
-            where,
-        )
+        return duplicate_error((*self._leading, *coords), self._describe)
 
     def _reduce_single(self, range_: _Range) -> tuple[Keys, NDArray[Any]]:
         """Return the key and value of a range of rows of one element."""

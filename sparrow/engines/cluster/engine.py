@@ -178,8 +178,7 @@ class Cluster:
         with self.open_rounds(scheduler) as rounds:
             found = rounds.run([plan.source], Runs(plan.order), plan.cut.bounds)
             runs = [run for part in found for run in part]
-            limit = min(scheduler.memory_limit, settings.current().memory_limit)
-            bounds = bound_ranges(runs, size, scheduler.slots, limit)
+            bounds = bound_ranges(runs, size, scheduler.slots, rounds.memory_limit)
             yield rounds.run([], merge(runs, len(bounds) - 1), bounds)
 
     def _plan_sort(self, scan: Scan, cut: Cut, slots: int) -> SortPlan | None:

@@ -82,6 +82,11 @@ class Rounds:
         return self._scheduler.slots
 
     @property
+    def memory_limit(self) -> int:
+        """Bytes that a task may use."""
+        return min(self._scheduler.memory_limit, settings.current().memory_limit)
+
+    @property
     def max_tasks(self) -> int:
         """Tasks of a round beyond which more would be shorter, but no faster."""
         return tuning().tasks_per_slot * self.slots
@@ -118,7 +123,7 @@ class Rounds:
         scheduler, tasks, shared = self._scheduler, len(bounds) - 1, self._scratch.nbytes
         job = Job(
             PortablePlan(scans, self.pack, self._materialize).flatten(), work, tuple(bounds), self.folder,
-            min(scheduler.memory_limit, settings.current().memory_limit), scheduler.threads, collect_overrides(),
+            self.memory_limit, scheduler.threads, collect_overrides(),
         )  # fmt: skip
         emit("cluster.round", engine=self.engine, tasks=tasks, work=work, folder=self.folder)
         start = time.perf_counter()

@@ -115,6 +115,8 @@ class StoredRun:
     sample: NDArray[Any]
     """Leading coordinates of every ``stride``-th element."""
     stride: int
+    has_values: bool = True
+    """Whether the last file has values; else each element counts 1."""
 
     def read(self, start: int, stop: int) -> Iterator[Rows]:
         """Yield the elements at leading coordinates [start, stop), in batches.
@@ -124,8 +126,8 @@ class StoredRun:
         at = range_slice(map_array(self.paths[0]), start, stop)
         for first in range(at.start, at.stop, tuning().batch_elements):
             batch = slice(first, min(first + tuning().batch_elements, at.stop))
-            *coords, values = (np.array(map_array(path)[batch]) for path in self.paths)
-            rows = Rows(tuple(coords), values)
+            columns = tuple(np.array(map_array(path)[batch]) for path in self.paths)
+            rows = Rows(columns[:-1], columns[-1]) if self.has_values else Rows(columns, None)
             count_files(read=rows.nbytes)
             yield rows
 
@@ -155,7 +157,8 @@ class Runs:
         block = concat_blocks(blocks, schema.ndim, schema.dtype)
         blocks.clear()
         emit("cluster.sort", elements=block.count)
-        return store_run(sort_block(block, [schema.shape[axis] for axis in self.order], self._unsorted_axes()), folder)
+        block = sort_block(block, [schema.shape[axis] for axis in self.order], self._unsorted_axes())
+        return store_run(block, folder)
 
     def _unsorted_axes(self) -> int:
         """Return the number of leading axes to sort by; the rest are in order."""
@@ -165,9 +168,15 @@ class Runs:
 
 def store_run(block: Block, folder: str) -> StoredRun:
     """Write sorted elements to files of the scratch folder."""
-    paths = tuple(store_array(folder, column).path for column in (*block.coords, block.values))
-    stride = max(block.count // tuning().sample_elements, 1)
-    return StoredRun(paths, block.count, block.coords[0][::stride].copy(), stride)
+    return store_columns((*block.coords, block.values), folder)
+
+
+def store_columns(columns: Sequence[NDArray[Any]], folder: str, has_values: bool = True) -> StoredRun:
+    """Write coordinates, and values if there are any, of sorted rows to files."""
+    paths = tuple(store_array(folder, column).path for column in columns)
+    leading = columns[0]
+    stride = max(len(leading) // tuning().sample_elements, 1)
+    return StoredRun(paths, len(leading), leading[::stride].copy(), stride, has_values)
 
 
 def bound_ranges(runs: Sequence[StoredRun], size: int, slots: int, memory_limit: int) -> tuple[int, ...]:

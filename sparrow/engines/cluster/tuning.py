@@ -16,6 +16,9 @@ class ClusterTuning:
     min_task_elements: int = parameter(
         4_000_000, "elements", "Work of a task: 0.1 s of the stream engine, 10 times what sending a task takes."
     )
+    min_task_bytes: int = parameter(
+        64_000_000, "bytes", "Files that a task parses: about as many elements, and the time, of a task of a plan."
+    )
     tasks_per_slot: int = parameter(4, "tasks", "So that a slow task delays the end of a round by a quarter at most.")
     max_read_ratio: float = parameter(
         1.5, "ratio", "Reads of the largest input by all tasks: plans that exceed it run in this process."
@@ -48,6 +51,7 @@ tuning = Tunable(
     strategies={
         "tiny_tasks": {
             "min_task_elements": 1,
+            "min_task_bytes": 1,
             "min_product_elements": 1,
             "tasks_per_slot": 2,
             "max_read_ratio": float("inf"),

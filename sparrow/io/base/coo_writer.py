@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from sparrow import storage
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import StorageError
 from sparrow.io.base.report import Report
+from sparrow.io.base.run_sink import RunSink
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block, Duplicates
 from sparrow.runtime import memory, settings
@@ -39,7 +41,9 @@ __all__ = [
     "DistinctIds",
     "LabelEncoder",
     "SpillQueue",
+    "StoredRows",
     "WrittenFiles",
+    "average",
     "check_disk_space",
     "check_label_memory",
     "write_coo",
@@ -170,9 +174,31 @@ class WrittenFiles:
     """Distinct ids of each relabelled dimension, ascending; None for the others."""
 
 
+class StoredRows(ABC):
+    """Rows that are sorted runs in files already."""
+
+    @abstractmethod
+    def merge(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        dims: Sequence[str],
+        dtype: np.dtype[Any],
+        weighted: bool,
+        duplicates: Duplicates,
+        fill_value: Any,
+        profile: str,
+        report: Report,
+        ids: Sequence[DistinctIds | None],
+        describe: Callable[[tuple[int, ...]], str],
+        mean: bool,
+    ) -> WrittenFiles:
+        """Write them as data files; see :func:`write_coo`."""
+
+
 def write_coo(
-    folder: str | os.PathLike[str],
-    items: Iterable[T],
+    folder: str | os.PathLike[str] | RunSink,
+    items: Iterable[T] | StoredRows,
     rows_of: Callable[[T], Rows],
     *,
     dims: Sequence[str],
@@ -191,9 +217,9 @@ def write_coo(
     Parameters
     ----------
     folder
-        Folder of the files.
+        Folder of the files; or the place of runs, if others merge them.
     items, rows_of
-        Items of the input, and the function that turns one into rows, on several threads.
+        Items of the input, and the function that turns one into rows, on several threads. Rows in files need none.
     dims, dtype, weighted, duplicates, fill_value, profile
         The tensor; see :class:`sparrow.sorting.Sorter` for ``weighted``.
     report
@@ -213,11 +239,20 @@ def write_coo(
     StorageError
         If the disk is full.
     """
-    get_filesystem(folder).make_folder(os.fspath(folder))
     ndim = len(dims)
+    collectors = [None] * ndim if ids is None else list(ids)
+    if isinstance(folder, RunSink):
+        assert not isinstance(items, StoredRows)
+        folder.take(items, rows_of, collectors, ndim)
+        return WrittenFiles([], folder.maxima, folder.ids)
+    get_filesystem(folder).make_folder(os.fspath(folder))
     fill_value = Schema((), (), dtype, fill_value).fill_value
     report.fill = fill_value
-    collectors = [None] * ndim if ids is None else list(ids)
+    if isinstance(items, StoredRows):
+        return items.merge(
+            folder, dims=dims, dtype=dtype, weighted=weighted, duplicates=duplicates, fill_value=fill_value,
+            profile=profile, report=report, ids=collectors, describe=describe, mean=mean,
+        )  # fmt: skip
     summed = np.dtype(np.complex128) if mean else dtype
     from sparrow.sorting.sorter import Sorter
 
@@ -245,7 +280,7 @@ def write_coo(
         with bar("writing", sorter.count, "elements") as advance:
             parts = sorter.parts(dtypes, None, numbered, advance)
             if mean:
-                parts = [_means(part, dtype) for part in parts]
+                parts = [average(part, dtype) for part in parts]
             parts = [counter.drop_fill(part, fill_value) for part in parts]
             files = _write_parts(parts, writer)
         counter.finish(files)
@@ -284,7 +319,7 @@ class _RowCounter:
         self._report.add(read=self._rows, stored=stored, merged=merged, fill=self._fill)
 
 
-def _means(part: Iterator[Block], dtype: np.dtype[Any]) -> Iterator[Block]:
+def average(part: Iterator[Block], dtype: np.dtype[Any]) -> Iterator[Block]:
     """Yield elements whose values are sums and counts with their means."""
     for block in part:
         yield Block(block.coords, (block.values.real / block.values.imag).astype(dtype))

@@ -52,6 +52,25 @@ class SeenIds:
                 self._seen = grown
             self._seen[column] = True
 
+    def merge(self, other: SeenIds) -> None:
+        """Count the ids that another object has seen."""
+        with self._lock:
+            self._rows += other._rows
+            self.smallest = min(self.smallest, other.smallest)
+            if self._seen is None or other._seen is None:
+                self._seen = None
+                return
+            long, short = sorted((self._seen, other._seen), key=len, reverse=True)
+            self._seen = long.copy()
+            self._seen[: len(short)] |= short
+
+    def __getstate__(self) -> tuple[Any, int, int]:
+        return None if self._seen is None else np.packbits(self._seen), self._rows, self.smallest
+
+    def __setstate__(self, state: tuple[Any, int, int]) -> None:
+        bits, self._rows, self.smallest = state
+        self._lock, self._seen = threading.Lock(), None if bits is None else np.unpackbits(bits).astype(bool)
+
     @property
     def is_exact(self) -> bool:
         """False if the count is an upper bound."""

@@ -57,11 +57,20 @@ class Report:
         self._counts = dict.fromkeys(("read", "stored", *_PHRASES), 0)
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[Report], tuple[str]]:
+        """Pickle as an empty report: a task counts by itself."""
+        return type(self), (self.unit,)
+
     def add(self, **counts: int) -> None:
         """Add to counts."""
         with self._lock:
             for name, count in counts.items():
                 self._counts[name] += count
+
+    def clear(self) -> None:
+        """Set all counts to 0."""
+        with self._lock:
+            self._counts = dict.fromkeys(self._counts, 0)
 
     def note(self, text: str) -> None:
         """Write a note to standard error, unless progress is disabled, and keep it."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,15 @@ from sparrow.errors import DuplicateError, IngestError, InvalidValueError, Shape
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, write_coo
 from sparrow.io.base.id_gaps import SeenIds, warn_of_gaps
 from sparrow.io.base.report import Report
+from sparrow.io.base.run_sink import RunSink
+from sparrow.io.base.shards import Shards
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tabular.delimited import LateTextError
 from sparrow.io.tabular.readers import ReadSpec, TableBatch
 from sparrow.kernels.coo import Duplicates
 from sparrow.sorting import Rows
 
-__all__ = ["IMAGINARY_COLUMN", "TableIngest", "WideIdsError", "is_label_type"]
+__all__ = ["IMAGINARY_COLUMN", "TableFacts", "TableIngest", "TableState", "WideIdsError", "is_label_type"]
 
 IMAGINARY_COLUMN = "value_im"
 """Column of the imaginary parts of the column ``value``, in exported files."""
@@ -73,6 +75,27 @@ class TableOptions(Protocol):
         """Return whether the shape bounds the integers of a dimension."""
 
 
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """Decisions by the first rows of a table."""
+
+    texts: Sequence[bool]
+    """Whether each column of coordinates holds texts."""
+    dtypes: Sequence[np.dtype[Any]]
+    """Type of each column of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """Facts about the rows of a task."""
+
+    count: int
+    seen: Sequence[SeenIds | None]
+
+
+ParseFiles: TypeAlias = "Callable[[Callable[[], TableState]], AbstractContextManager[Shards | None]]"
+
+
 class WideIdsError(LateTextError):
     """Integers beyond coordinates, such as hashes: they are read again as texts."""
 
@@ -81,38 +104,82 @@ class WideIdsError(LateTextError):
 class TableIngest:
     """Writer of the rows of a table: a tensor, or a bundle of one per value."""
 
-    folder: storage.Folder
+    folder: storage.Folder | RunSink
     options: TableOptions
     name: str
 
-    def run(self, batches: Iterator[TableBatch]) -> int:
-        """Store the rows, and return their number."""
+    def run(self, found: Generator[TableBatch], parse_files: ParseFiles) -> int:
+        """Store the rows, and return their number.
+
+        Parameters
+        ----------
+        found
+            The rows.
+        parse_files
+            Parses files in tasks instead, given a function that returns what the first rows decide.
+        """
         self._count = 0
-        batches = map(self._prepare, batches)
+        batches = map(self._prepare, found)
         first = next(batches, None)
         fields = [] if first is None else [first.data.schema.field(name) for name in self.options.coord_names]
-        self._texts = [is_label_type(field.type) for field in fields] or [False] * len(self.options.coord_names)
-        self._dtypes = [self._value_dtype(first, name) for name in self.options.value_columns or (None,)]
+        texts = [is_label_type(field.type) for field in fields] or [False] * len(self.options.coord_names)
+        self._begin(texts, [self._value_dtype(first, name) for name in self.options.value_columns or (None,)])
         items = batches if first is None else chain([first], batches)
+        if self.options.members is not None:
+            self._bundle(items, self._distinct_ids())
+            return self._count
+        is_known = first is not None and not any(pa.types.is_null(field.type) for field in first.data.schema)
+
+        def decide() -> TableState:
+            found.close()
+            return TableState(self._texts, self._dtypes)
+
+        with parse_files(decide) if is_known else nullcontext() as shards:
+            for facts in () if shards is None else shards.facts:
+                self._count = max(self._count, facts.count)
+                for seen, more in zip(self._seen, facts.seen, strict=True):
+                    if seen is not None and more is not None:
+                        seen.merge(more)
+            written = self._write_rows(items if shards is None else shards)
+        self._encode_ids(written.ids)
+        assert not isinstance(self.folder, RunSink)
+        self._create(self.folder, self.options.value_name, written.files, self._shape(written.maxima), self._dtypes[0])
+        return self._count
+
+    def parse_shard(self, batches: Iterator[TableBatch], state: TableState) -> TableFacts:
+        """Leave the rows of some files as runs, and return facts about them."""
+        assert isinstance(self.folder, RunSink)
+        self._count = 0
+        self._begin(state.texts, state.dtypes)
+        self._write_rows(map(self._prepare, batches))
+        self.folder.labels = tuple(
+            labels if text and known is None else None
+            for text, labels, known in zip(self._texts, self._labels, self.options.fixed_labels, strict=True)
+        )
+        return TableFacts(self._count, self._seen)
+
+    def _begin(self, texts: Sequence[bool], dtypes: Sequence[np.dtype[Any]]) -> None:
+        """Take what the first rows decide."""
+        self._texts, self._dtypes = texts, dtypes
         self._labels: list[pa.Array | None] = list(self.options.fixed_labels)
-        known = [
-            DistinctIds() if relabel and not text else None
-            for relabel, text in zip(self.options.relabelled, self._texts, strict=True)
-        ]
         self._seen = [
             SeenIds() if not relabel and size is None else None
             for relabel, size in zip(self.options.relabelled, self.options.sizes, strict=True)
         ]
-        if self.options.members is not None:
-            self._bundle(items, known)
-            return self._count
+
+    def _distinct_ids(self) -> list[DistinctIds | None]:
+        """Return a collector of the ids of each dimension to relabel."""
+        return [
+            DistinctIds() if relabel and not text else None
+            for relabel, text in zip(self.options.relabelled, self._texts, strict=True)
+        ]
+
+    def _write_rows(self, items: Iterator[TableBatch] | Shards) -> WrittenFiles:
+        """Write the rows of batches, or of files that tasks parsed."""
+        known = self._distinct_ids()
         if any(self._texts):
-            written = self._write_labelled(items, known)
-        else:
-            written = self._write(self.folder, items, lambda batch: self._rows(batch, known), self._dtypes[0], known)
-        self._encode_ids(written.ids)
-        self._create(self.folder, self.options.value_name, written.files, self._shape(written.maxima), self._dtypes[0])
-        return self._count
+            return self._write_labelled(items, known)
+        return self._write(self.folder, items, lambda batch: self._rows(batch, known), self._dtypes[0], known)
 
     def locate_duplicate(self, error: DuplicateError, batches: Iterator[TableBatch]) -> DuplicateError:
         """Return the error about a repeated element with its rows, which are searched."""
@@ -150,6 +217,7 @@ class TableIngest:
         """Queue the rows with all values, then store one value after the other."""
         members = self.options.members
         assert members is not None
+        assert not isinstance(self.folder, RunSink)
         names = self._label_encoders()
         with closing(SpillQueue()) as queue:
             for batch in items:
@@ -354,8 +422,8 @@ class TableIngest:
     def _write(
         self,
         folder: storage.Folder | Any,
-        items: Iterator[Any] | SpillQueue,
-        rows_of: Callable[[Any], Rows],
+        items: Iterator[Any] | SpillQueue | Shards,
+        rows_of: Any,
         dtype: np.dtype[Any],
         known: list[DistinctIds | None],
     ) -> WrittenFiles:
@@ -382,8 +450,12 @@ class TableIngest:
             tuple(c if names is None else names[c].as_py() for c, names in zip(element, self._labels, strict=True))
         )
 
-    def _write_labelled(self, items: Iterator[TableBatch], known: list[DistinctIds | None]) -> WrittenFiles:
+    def _write_labelled(self, items: Iterator[TableBatch] | Shards, known: list[DistinctIds | None]) -> WrittenFiles:
         """Encode texts as they come, queue rows, and rank the codes once all are known."""
+        if isinstance(items, Shards):
+            for dim, labels in enumerate(items.labels):
+                self._labels[dim] = self._labels[dim] if labels is None else labels
+            return self._write(self.folder, items, None, self._dtypes[0], known)
         names = self._label_encoders()
         with closing(SpillQueue()) as queue:
             for batch in items:

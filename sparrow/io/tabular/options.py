@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -31,12 +32,14 @@ from sparrow.io.base.registry import (
     shared_help,
 )
 from sparrow.io.base.report import Report
+from sparrow.io.base.run_sink import RunSink
 from sparrow.io.base.sample import Sample, Stage
-from sparrow.io.base.source import check_encoding, open_sources
+from sparrow.io.base.shards import Shards, parse_shards
+from sparrow.io.base.source import Source, check_encoding, folder_path, open_sources
 from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.tabular.delimited import CsvOptions, LateTextError
-from sparrow.io.tabular.ingest import IMAGINARY_COLUMN, TableIngest, WideIdsError, is_label_type
-from sparrow.io.tabular.readers import ReadSpec, open_table, read_head
+from sparrow.io.tabular.ingest import IMAGINARY_COLUMN, TableFacts, TableIngest, TableState, WideIdsError, is_label_type
+from sparrow.io.tabular.readers import ReadSpec, constants_of, iter_files, open_table, read_head
 from sparrow.runtime import progress
 from sparrow.runtime.progress import bar
 from sparrow.tensor import Tensor
@@ -371,6 +374,32 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
                     f"{error.file}, line {error.line}: column {error.column!r} holds texts, and is read again as text"
                 )
 
+    def _parse_files(
+        self, query: ReadSpec, folder: storage.Folder, stop: Callable[[], None], decide: Callable[[], TableState]
+    ) -> AbstractContextManager[Shards | None]:
+        """Parse the files in tasks; None if there are no files, or this process should."""
+        inside = folder_path(self.src)
+        is_files = isinstance(self.src, str | os.PathLike | list | tuple) and not (inside and storage.is_tensor(inside))
+        if not is_files or self.wide_columns:  # labels that are integers in the end have another order
+            return nullcontext()
+        sources = open_sources(self.src)
+
+        def state() -> Any:
+            found = decide()
+            stop()
+            return found, query.types, constants_of(sources, query), sources
+
+        return parse_shards(self, sources, folder, state)
+
+    def parse_shard(self, sources: Sequence[Source], state: Any, sink: RunSink) -> TableFacts:
+        """Leave the rows of some of the files as runs, and return facts about them."""
+        found, types, constants, every = state
+        query = replace(self.spec, types=dict(types))
+        first = every.index(sources[0])
+        ingest = TableIngest(sink, self, "")
+        with closing(iter_files(sources, query, partitions=constants[first : first + len(sources)])) as batches:
+            return ingest.parse_shard(batches, found)
+
     def _is_rereadable(self) -> bool:
         """Return whether the source can be read again: files, a table or a query."""
         if not isinstance(self.src, str | os.PathLike | list | tuple):
@@ -385,7 +414,9 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
             with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
                 ingest = TableIngest(folder, self, table.name)
                 try:
-                    rows = ingest.run(batches)
+                    rows = ingest.run(
+                        batches, partial(self._parse_files, query, folder, partial(advance, table.size or 0))
+                    )
                 except DuplicateError as error:
                     if error.cell is None or not self._is_rereadable():
                         raise

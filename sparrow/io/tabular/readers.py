@@ -30,7 +30,9 @@ from sparrow.runtime.duckdb_connection import quote_name, translate_errors
 from sparrow.storage import delta_table, is_tensor
 from sparrow.storage.fs.filesystem import get_filesystem
 
-__all__ = ["ReadSpec", "TableBatch", "TableSource", "find_column", "open_table", "read_head"]
+__all__ = [
+    "ReadSpec", "TableBatch", "TableSource", "constants_of", "find_column", "iter_files", "open_table", "read_head",
+]  # fmt: skip
 
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 
@@ -60,6 +62,8 @@ class ReadSpec:
     """Names in the file of such columns."""
     report: Report = field(default_factory=Report, compare=False)
     """Counts of what readers pass over or round."""
+    types: dict[str, pa.DataType] = field(default_factory=dict, compare=False)
+    """Types of columns of text, decided by the first rows."""
 
     def restrict_to(self, names: Sequence[str], file: str | None, within: Sequence[str] = ()) -> ReadSpec:
         """Return the spec restricted to existing columns, or members ``within`` them.
@@ -184,7 +188,7 @@ def open_table(src: Any, spec: ReadSpec) -> TableSource:
             ", ".join(source.name for source in sources),
             size,
             (size or 0) // tuning().min_compression,
-            lambda advance: _files(sources, spec, advance),
+            lambda advance: iter_files(sources, spec, advance),
         )
     kind = type(src).__name__
     if isinstance(src, duckdb.DuckDBPyRelation):
@@ -302,12 +306,28 @@ def _validate_batches(batches: Any, file: str | None) -> Iterator[pa.RecordBatch
         row += batch.num_rows
 
 
-def _files(sources: Sequence[Source], spec: ReadSpec, advance: Advance) -> Generator[TableBatch]:
-    types: dict[str, pa.DataType] = {}
+def constants_of(sources: Sequence[Source], spec: ReadSpec) -> list[dict[str, pa.Scalar]]:
+    """Return, for each file, the values of wanted columns in names of its folders."""
     wanted = None if spec.choose is not None else spec.columns
-    partitions = partition_columns(sources, wanted, () if spec.csv is None else spec.csv.texts)
+    return partition_columns(sources, wanted, () if spec.csv is None else spec.csv.texts)
+
+
+def iter_files(
+    sources: Sequence[Source],
+    spec: ReadSpec,
+    advance: Advance = lambda n: None,
+    partitions: Sequence[Mapping[str, pa.Scalar]] | None = None,
+) -> Generator[TableBatch]:
+    """Yield the rows of files, one after the other.
+
+    Parameters
+    ----------
+    partitions
+        Columns in the names of folders, by default those of these files alone.
+    """
+    partitions = constants_of(sources, spec) if partitions is None else partitions
     for source, constants in zip(sources, partitions, strict=True):
-        with closing(_file(source, spec.without(constants), types, advance)) as batches:
+        with closing(_file(source, spec.without(constants), spec.types, advance)) as batches:
             for batch in batches:
                 data = batch.data
                 for name, value in constants.items():

@@ -29,7 +29,7 @@ from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.text.mtx import missing_banner
 from sparrow.io.tuning import tuning
 
-__all__ = ["EdgeBlock", "EdgeParser", "ParsedEdges", "pairs_of_lists", "reject_non_edges", "split_edge"]
+__all__ = ["EdgeBlock", "EdgeParser", "LineFacts", "ParsedEdges", "pairs_of_lists", "reject_non_edges", "split_edge"]
 
 _NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
 _EDGES = re.compile(rb"(?m)^[#%][^\n]*\bEdges:[ \t]*(\d{1,18})\b")
@@ -90,6 +90,21 @@ class ExtraColumns(NamedTuple):
     source: int
     line: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LineFacts:
+    """Facts about the lines of some sources."""
+
+    nodes: int
+    edges: int | None
+    shape: tuple[int, int] | None
+    undirected: str | None
+    bipartite: tuple[int, int] | None
+    count: int
+    extra: int
+    joined: int
+    first_extra: ExtraColumns | None
 
 
 @dataclass
@@ -323,6 +338,29 @@ class EdgeParser:
                 if self._first_extra is None or place < self._first_extra:
                     self._first_extra = ExtraColumns(*place)
         return parsed
+
+    def facts(self) -> LineFacts:
+        """Return facts about the lines of the sources."""
+        return LineFacts(
+            self.nodes, self.edges, self.shape, self.undirected, self.bipartite, self.count, self.extra, self._joined,
+            self._first_extra,
+        )  # fmt: skip
+
+    def take(self, found: LineFacts, first: int) -> None:
+        """Add what was found in later sources, the first of which has a number."""
+        self.nodes = max(self.nodes, found.nodes)
+        known = self.edges if first else 0
+        self.edges = None if known is None or found.edges is None else known + found.edges
+        if found.shape is not None:
+            m, n = self.shape or (0, 0)
+            self.shape = max(m, found.shape[0]), max(n, found.shape[1])
+        self.undirected = found.undirected or self.undirected
+        self.bipartite = found.bipartite or self.bipartite
+        self.count += found.count
+        self.extra += found.extra
+        self._joined += found.joined
+        if self._first_extra is None and found.first_extra is not None:
+            self._first_extra = found.first_extra._replace(source=found.first_extra.source + first)
 
     def check_columns(self) -> None:
         """Raise ``IngestError`` if few lines have more columns than the others."""

@@ -29,10 +29,12 @@ from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, Wr
 from sparrow.io.base.layout import TextLayout, dense_rows, is_integral, is_number, looks_like_sizes
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Option, Reader, parse_shape, shared
+from sparrow.io.base.run_sink import RunSink
 from sparrow.io.base.sample import Sample, Stage
-from sparrow.io.base.source import SourceLike, open_sources, total_size
+from sparrow.io.base.shards import Shards, parse_shards
+from sparrow.io.base.source import Source, SourceLike, open_sources, total_size
 from sparrow.io.tabular.writers import TableWriter
-from sparrow.io.text.edge_parser import EdgeBlock, EdgeParser, ParsedEdges, reject_non_edges
+from sparrow.io.text.edge_parser import EdgeBlock, EdgeParser, LineFacts, ParsedEdges, reject_non_edges
 from sparrow.io.text.vocabulary import read_vertex_names
 from sparrow.runtime import settings
 from sparrow.runtime.progress import bar
@@ -183,17 +185,7 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         named = None if self.vertices is None else open_sources(self.vertices)
         with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
             labels = None if named is None else read_vertex_names(named)
-            lines = EdgeParser(
-                self.src,
-                sources,
-                self.ids,
-                self.given,
-                self.header,
-                self.delimiter,
-                self.comment,
-                labels is not None,
-                self.report,
-            )
+            lines = self._parser(sources, labels)
             ingest = _Ingest(folder, self, lines, labels, stack)
             try:
                 ingest.run()
@@ -220,6 +212,21 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         self._compare_header(lines, ingest.size, sources[0].name)
         return os.fspath(self.dst)
 
+    def _parser(self, sources: list[Source], labels: pa.Array | None) -> EdgeParser:
+        return EdgeParser(
+            self.src, sources, self.ids, self.given, self.header, self.delimiter, self.comment, labels is not None,
+            self.report,
+        )  # fmt: skip
+
+    def parse_shard(self, sources: Sequence[Source], state: _State, sink: RunSink) -> _Facts:
+        """Leave the rows of some of the files as runs, and return facts about them."""
+        lines = self._parser(list(sources), state.labels)
+        lines.as_text, lines.weighted = state.as_text, state.weighted
+        with ExitStack() as stack:
+            ingest = _Ingest(sink, self, lines, state.labels, stack)
+            ingest.write_rows(stack.enter_context(closing(lines.blocks())))
+            return ingest.facts()
+
     def _compare_header(self, lines: EdgeParser, size: int, name: str) -> None:
         """Note how a header on nodes and edges differs from what was read and stored."""
         stored = self.report.counts["stored"]
@@ -242,9 +249,27 @@ def _are_times(values: NDArray[Any] | None) -> bool:
     return low >= 0 and len(steps) >= _MIN_STEPS and ascends
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _State:
+    """Decisions by the first edges of the input."""
+
+    as_text: bool
+    weighted: int
+    labels: pa.Array | None
+    """The names of the vertices where they were given."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Facts about the lines of a task."""
+
+    lines: LineFacts
+    largest: tuple[int, int]
+
+
 @dataclass
 class _Ingest:
-    folder: storage.Folder
+    folder: storage.Folder | RunSink
     options: Edges
     lines: EdgeParser
     labels: pa.Array | None
@@ -261,6 +286,8 @@ class _Ingest:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
+        """Store the edges of all files."""
+        assert not isinstance(self.folder, RunSink)
         reading = self.stack.enter_context(ExitStack())
         advance = reading.enter_context(bar("reading edges", total_size(self.lines.sources)))
         text = self.stack.enter_context(closing(self.lines.blocks()))
@@ -276,15 +303,16 @@ class _Ingest:
                 advance(block.advance)
             reading.close()  # so that the next progress bar shows
 
-        if self.lines.as_text:
-            written, labels = self._write_named(count_blocks())
-        elif self.options.relabel:
-            known = DistinctIds()
-            written = self._write(count_blocks(), self._rows_of(known), [known, known])
-            labels = pa.array(known.finish())
-        else:
-            written = self._write(count_blocks(), self._rows_of(None))
-            labels = self.labels
+        def state() -> _State:
+            text.close()
+            reading.close()  # so that the progress of tasks shows
+            return _State(self.lines.as_text, self.lines.weighted, self.labels)
+
+        with parse_shards(self.options, self.lines.sources, self.folder, state) as shards:
+            if shards is not None:
+                for number, facts in zip(shards.bounds, shards.facts, strict=False):
+                    self._take(facts, number)
+            written, labels = self.write_rows(count_blocks() if shards is None else shards)
         self.lines.check_columns()
         if self.lines.as_text or self.options.relabel:
             self.options.report.add(labels=0 if labels is None else len(labels))
@@ -309,6 +337,27 @@ class _Ingest:
             },
         )
 
+    def write_rows(self, blocks: Iterable[EdgeBlock] | Shards) -> tuple[WrittenFiles, pa.Array | None]:
+        """Write the rows of all blocks, or of files that tasks parsed."""
+        if self.lines.as_text:
+            return self._write_named(blocks)
+        if self.options.relabel:
+            known = DistinctIds()
+            written = self._write(blocks, self._rows_of(known), [known, known])
+            return written, pa.array(known.finish())
+        return self._write(blocks, self._rows_of(None)), self.labels
+
+    # files that tasks parse -----------------------------------------------------------------------
+
+    def facts(self) -> _Facts:
+        """Return facts about the lines of a task."""
+        return _Facts(self.lines.facts(), self._largest)
+
+    def _take(self, facts: _Facts, first: int) -> None:
+        """Add facts about the lines of a task, whose first source has a number."""
+        self.lines.take(facts.lines, first)
+        self._largest = max(self._largest[0], facts.largest[0]), max(self._largest[1], facts.largest[1])
+
     def _shape(self, labels: pa.Array | None) -> tuple[int, ...]:
         if self.options.shape is not None:
             return tuple(self.options.shape)
@@ -330,7 +379,9 @@ class _Ingest:
             "are weights"
         )
 
-    def _write(self, items: Iterable[Any], rows_of: Any, ids: list[DistinctIds | None] | None = None) -> WrittenFiles:
+    def _write(
+        self, items: Iterable[Any] | Shards, rows_of: Any, ids: list[DistinctIds | None] | None = None
+    ) -> WrittenFiles:
         return write_coo(
             self.folder,
             items,
@@ -352,6 +403,7 @@ class _Ingest:
         return str(tuple(self.labels[k].as_py() for k in element))
 
     def _check_space(self, parsed: ParsedEdges) -> None:
+        assert not isinstance(self.folder, RunSink)
         size = total_size(self.lines.sources)
         if size is None:
             return
@@ -428,7 +480,11 @@ class _Ingest:
 
     # ids that are names ---------------------------------------------------------------------------
 
-    def _write_named(self, text: Iterable[EdgeBlock]) -> tuple[WrittenFiles, pa.Array]:
+    def _write_named(self, text: Iterable[EdgeBlock] | Shards) -> tuple[WrittenFiles, pa.Array]:
+        if isinstance(text, Shards):
+            self.labels = text.labels[0]
+            self._note_names()
+            return self._write(text, None), self.labels
         names = LabelEncoder()
         queue = self.stack.enter_context(closing(SpillQueue()))
         parsed = cast("Generator[ParsedEdges]", ordered_map(self.lines.parse, text, settings.current().threads))
@@ -439,6 +495,19 @@ class _Ingest:
                 dst = names.codes_of(data, each.dst, each.dst_end)
                 queue.add(Rows((src.astype(np.int32), dst.astype(np.int32)), each.values))
         self.labels, rank = names.finish()
+        if isinstance(self.folder, RunSink):
+            self.folder.labels = (self.labels, self.labels)
+        else:
+            self._note_names()
+
+        def rows_of(rows: Rows) -> Rows:
+            return self._transform(rank[rows.coords[0]], rank[rows.coords[1]], rows.values)
+
+        return self._write(queue, rows_of), self.labels
+
+    def _note_names(self) -> None:
+        """Note that ids are names, if no option says so; raise if a shape bounds them."""
+        assert self.labels is not None
         if self.options.shape is not None:
             problem = f"shape needs integer ids, got {self.labels[0].as_py()!r}"
             raise InvalidValueError(problem)
@@ -452,11 +521,6 @@ class _Ingest:
                     f"all ids are names: correct the line if it is wrong{number}"
                 )
             self.options.report.note(f"{name}: the ids are names, which become labels: {way}")
-
-        def rows_of(rows: Rows) -> Rows:
-            return self._transform(rank[rows.coords[0]], rank[rows.coords[1]], rows.values)
-
-        return self._write(queue, rows_of), self.labels
 
 
 @dataclass

@@ -1,0 +1,81 @@
+"""Sorted runs of the rows of files, left by a task of a cluster for a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow.engines.cluster import StoredRun, store_columns, tuning
+from sparrow.kernels.coo import sort_order
+from sparrow.runtime import memory, settings
+from sparrow.runtime.events import emit
+from sparrow.runtime.thread_pool import ordered_map
+from sparrow.sorting import Rows
+
+if TYPE_CHECKING:
+    from sparrow.io.base.coo_writer import DistinctIds
+
+__all__ = ["RunSink"]
+
+T = TypeVar("T")
+
+
+class RunSink:
+    """Place for the rows of files: the scratch folder, instead of a tensor.
+
+    Rows of one element stay, in the order of the input.
+
+    Parameters
+    ----------
+    folder
+        The scratch folder.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.runs: list[StoredRun] = []
+        self.maxima: tuple[int, ...] = ()
+        """Largest coordinate of each dimension."""
+        self.ids: tuple[NDArray[np.int64] | None, ...] = ()
+        """Distinct ids of each relabelled dimension."""
+        self.labels: tuple[pa.Array | None, ...] = ()
+        """Sorted texts of each dimension whose coordinates are their ranks."""
+
+    def take(
+        self, items: Iterable[T], rows_of: Callable[[T], Rows], ids: Sequence[DistinctIds | None], ndim: int
+    ) -> None:
+        """Take the rows of items; see :func:`~sparrow.io.base.coo_writer.write_coo`."""
+        budget, waiting, nbytes = memory.share(tuning().run_parts), list[Rows](), 0
+        self.maxima = (-1,) * ndim
+        for rows in ordered_map(rows_of, items, settings.current().threads):
+            if not rows.size:
+                continue
+            self.maxima = tuple(map(max, self.maxima, (int(column.max()) for column in rows.coords)))
+            waiting.append(rows)
+            nbytes += rows.nbytes
+            if nbytes > budget:
+                self._store(waiting)
+                waiting, nbytes = [], 0
+        if waiting:
+            self._store(waiting)
+        self.ids = tuple(None if each is None else each.finish() for each in ids)
+
+    def _store(self, waiting: list[Rows]) -> None:
+        """Store rows as one run."""
+        coords = [np.concatenate(columns) for columns in zip(*(rows.coords for rows in waiting), strict=True)]
+        values = [rows.values for rows in waiting if rows.values is not None]
+        waiting.clear()
+        shape = [int(column.max()) + 1 for column in coords]
+        emit("cluster.sort", elements=len(coords[0]))
+        order = sort_order(coords, shape)
+        narrow = [
+            column.astype(np.int32 if size <= 2**31 else np.int64, copy=False)
+            for column, size in zip(coords, shape, strict=True)
+        ]
+        columns = [*narrow, np.concatenate(values)] if values else narrow
+        columns = columns if order is None else [column[order] for column in columns]
+        self.runs.append(store_columns(columns, self.folder, bool(values)))
