@@ -18,8 +18,8 @@ from sparrow import errors
 PACKAGE = Path(sp.__file__).parent
 RUNS = {"eval", "exec", "pickle.load", "pickle.loads", "pickle.Unpickler", "os.system", "os.popen", "os.umask"}
 """Calls that run what they are given, or change the whole process."""
-ANSWERS = "sparrow/engines/cluster/spark.py"
-"""Unpickles what the tasks of this process return through Spark, and the tasks on its workers."""
+ANSWERS = ("sparrow/engines/cluster/schedulers.py", "sparrow/engines/cluster/spark.py")
+"""They unpickle the tasks on workers of a cluster, and what these return through Spark."""
 
 
 def test_nothing_runs_what_it_reads_or_changes_the_process() -> None:

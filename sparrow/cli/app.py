@@ -135,6 +135,9 @@ def general(
     if any(each is not None for each in (memory_limit, threads, temp_directory, progress, engine, cluster, scratch)):
         from sparrow.runtime import settings
 
+        if engine is not None:
+            import sparrow.engines  # noqa: F401 - the names
+
         settings.config(
             memory_limit=memory_limit, threads=threads, temp_directory=temp_directory, progress=progress, engine=engine,
             cluster=cluster, scratch=scratch,

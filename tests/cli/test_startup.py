@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
+import sparrow as sp
 from sparrow import engines
 from sparrow.cli.app import VERBS
 from sparrow.cli.arguments import Engine
@@ -92,6 +94,18 @@ def test_table_of_formats_is_current() -> None:
 
 def test_engines_are_those_of_the_registry() -> None:
     assert set(get_args(Engine)) == set(engines.ENGINES)
+
+
+def test_engine_of_a_program(tmp_path: Path) -> None:
+    """Engines that are named are imported, and no package of another scheduler."""
+    sp.eye(300).save(tmp_path / "eye.sparrow")
+    line = f"--engine processes --cluster 1 multiply {tmp_path}/eye.sparrow --vector ones --out {tmp_path}/x.npy"
+    done = run_python("-c", RUNNING, text=line)
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "x.npy").tolist() == [1.0] * 300
+    modules = set(done.stdout.split())
+    assert "sparrow.engines.cluster.processes" in modules
+    assert modules & {"dask", "distributed", "ray", "pyspark", "pandas"} == set()
 
 
 PLUGIN = """

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
-import multiprocessing
 import os
+import select
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from multiprocessing.spawn import get_executable
 from typing import Any, TypeVar
 
 from sparrow.engines.cluster.tuning import tuning
@@ -22,23 +27,35 @@ __all__ = ["Processes", "connect"]
 
 T = TypeVar("T")
 _numbers = itertools.count()
+_PROGRAM = """
+import sys
+sys.path[:] = {path!r}
+from sparrow.engines.cluster.processes import serve
+serve({descriptor})
+"""
 
 
 class _Worker:
-    """A spawned process, which ends with this one, and the connection to it."""
+    """A process that ends with this one, and the connection to it.
+
+    ``multiprocessing`` would run the user's script in it, which then needs ``if __name__ == "__main__"``. Tasks never
+    refer to the script.
+    """
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True, name="sparrow worker")
-        self.process.start()
+        self.connection, theirs = Pipe()
+        program = _PROGRAM.format(path=sys.path, descriptor=theirs.fileno())
+        self.process = subprocess.Popen(
+            [get_executable(), "-c", program], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+            process_group=0,  # Ctrl-C is for the process that asks
+        )  # fmt: skip
         theirs.close()  # so that reading ends with the process
         self.known = -1
         """Number of the shared value that it has."""
 
     def end(self) -> None:
         self.process.kill()
-        self.process.join()
+        self.process.wait()
         self.connection.close()
 
 
@@ -88,7 +105,7 @@ class Processes:
                             worker.end()
                             emit("cluster.death", task=task, pid=worker.process.pid)
                             deaths[task] += 1
-                            _check_deaths(task, deaths[task], worker.process.exitcode)
+                            _check_deaths(task, deaths[task], worker.process.returncode)
                             todo.appendleft(task)
                             continue
                         del running[worker.connection]
@@ -102,24 +119,31 @@ class Processes:
         return [results[task] for task in range(count)]
 
     def close(self) -> None:
-        """End the processes."""
-        with self._lock:
-            while self._idle:
+        """End the processes that run no task."""
+        with contextlib.suppress(IndexError):
+            while True:
                 self._idle.pop().end()
 
+    def forget(self) -> None:
+        """Let go of the processes, which belong to the parent of a fork."""
+        for worker in self._idle:
+            worker.process.returncode = 0  # else collecting it would warn that it runs
 
-def _check_deaths(task: int, deaths: int, code: int | None) -> None:
+
+def _check_deaths(task: int, deaths: int, code: int) -> None:
     if deaths >= tuning().max_attempts:
-        cause = f"killed by {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
+        cause = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        note = ", as the kernel does where memory is short" if code == -signal.SIGKILL else ""
         raise WorkerError(
-            f"{deaths} processes died in task {task}, the last one {cause}: a lower memory_limit= makes tasks smaller; "
-            'a script that is not in a notebook must start its work below if __name__ == "__main__"'
+            f"{deaths} processes died in task {task}, the last one {cause}{note}: a lower memory_limit=, or fewer "
+            "processes, makes tasks use less"
         )
 
 
-def _serve(connection: Connection) -> None:
-    """Run tasks until the other side is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+def serve(descriptor: int) -> None:
+    """Run tasks until the process that asks is gone."""
+    connection: Connection[Any, Any] = Connection(descriptor)
+    threading.Thread(target=_exit_with_parent, args=(descriptor,), daemon=True).start()
     shared = None
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
@@ -139,9 +163,34 @@ def _serve(connection: Connection) -> None:
                 connection.send((None, WorkerError(f"{type(error).__name__}: {error}, of {answer!r:.200}")))
 
 
+def _exit_with_parent(descriptor: int) -> None:
+    """End this process when the other side of a connection is gone.
+
+    In the middle of a task, too.
+    """
+    hung_up = select.poll()
+    hung_up.register(descriptor, 0)
+    hung_up.poll()
+    os._exit(1)
+
+
 _pools: dict[int, Processes] = {}
 _lock = threading.Lock()
-os.register_at_fork(after_in_child=_pools.clear)  # the processes belong to the parent
+
+
+def _close_all() -> None:
+    for pool in _pools.values():
+        pool.close()
+
+
+def _forget_all() -> None:
+    for pool in _pools.values():
+        pool.forget()
+    _pools.clear()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def connect(cluster: Any) -> Processes:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import socket
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar
 
+from sparrow.errors import WorkerError
 from sparrow.runtime.dependencies import missing_dependency
 
-__all__ = ["SCHEDULERS", "Scheduler", "check_installed", "connect"]
+__all__ = ["SCHEDULERS", "Scheduler", "call_packed", "check_installed", "check_reachable", "connect", "missing_modules"]
 
 T = TypeVar("T")
 
@@ -69,3 +71,34 @@ def connect(name: str, cluster: Any) -> Scheduler:
     module = importlib.import_module(SCHEDULERS[name][0])
     found: Scheduler = module.connect(cluster)
     return found
+
+
+def call_packed() -> Callable[[bytes, int], Any]:
+    """Return a function that runs a task of a pickled function and shared value.
+
+    Workers get it by value, and unpickle the pair when it runs: a module that they lack is an error of the task, where
+    a message that does not unpickle would leave Dask waiting.
+    """
+
+    def call(payload: bytes, number: int) -> Any:
+        import pickle
+
+        try:
+            function, shared = pickle.loads(payload)
+        except AttributeError as error:  # the module of another version
+            raise ModuleNotFoundError(str(error)) from None
+        return function(shared, number)
+
+    return call
+
+
+def missing_modules(error: ModuleNotFoundError) -> WorkerError:
+    """Return the error for workers that lack a module."""
+    return WorkerError(
+        f"every worker must have the modules of this process, in the same versions, got {error}: install them there"
+    )
+
+
+def check_reachable(host: str | None, port: int) -> None:
+    """Raise ``OSError`` if nothing listens at an address."""
+    socket.create_connection((host, port), timeout=10).close()

@@ -6,7 +6,6 @@ import os
 import pickle
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import uuid
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from sparrow.engines.cluster.schedulers import call_packed, check_reachable, missing_modules
 from sparrow.errors import InvalidValueError, MissingDependencyError, WorkerError
 from sparrow.runtime import settings
 from sparrow.runtime.events import emit
@@ -58,9 +58,7 @@ class Spark:
         for number, answer in rows:
             results[number], error = pickle.loads(answer)
             if isinstance(error, ModuleNotFoundError):
-                raise WorkerError(
-                    f"every worker must have the modules of this process, got {error}: install them there"
-                )
+                raise missing_modules(error)
             if error is not None:
                 raise error
         return [results[number] for number in range(count)]
@@ -80,12 +78,17 @@ def _run_job(session: Any, run: Any, count: int, tag: str) -> list[Any]:
         found: list[Any] = numbers.mapInArrow(run, "number long, answer binary").collect()
     except ImportError as error:
         raise _missing_packages(error) from None
-    except _spark_errors() as error:
+    except (AttributeError, *_spark_errors()) as error:
+        if _is_stopped(session):
+            raise WorkerError("the SparkSession must run until the tasks have ended, got one that is stopped") from None
+        if isinstance(error, AttributeError):
+            raise
         raise WorkerError(
             f"Spark gave up the tasks: {_summarize(error)}: a lower memory_limit= makes tasks smaller"
         ) from None
     finally:
-        session.removeTag(tag)
+        if not _is_stopped(session):
+            session.removeTag(tag)
     return found
 
 
@@ -106,10 +109,8 @@ def _summarize(error: Exception) -> str:
 
 
 def _partition_function(payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function of a partition.
-
-    It is sent by value, so that it can tell that sparrow is missing.
-    """
+    """Return the function of a partition."""
+    call = call_packed()
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pickle
@@ -119,8 +120,7 @@ def _partition_function(payload: bytes) -> Callable[[Iterator[Any]], Iterator[An
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 try:
-                    function, shared = pickle.loads(payload)
-                    answer = pickle.dumps((function(shared, number), None))
+                    answer = pickle.dumps((call(payload, number), None))
                 except Exception as error:  # noqa: BLE001 - raised by the process that asks
                     answer = pickle.dumps((None, error))
                 yield pa.record_batch([pa.array([number]), pa.array([answer], pa.binary())], ["number", "answer"])
@@ -148,6 +148,10 @@ def _is_remote(session: Any) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
+def _is_stopped(session: Any) -> bool:
+    return bool(session.is_stopped if _is_remote(session) else session.sparkContext._jsc is None)
+
+
 def connect(cluster: Any) -> Spark:
     """Return the cluster of a session or an address, by default the active session's.
 
@@ -168,6 +172,8 @@ def connect(cluster: Any) -> Spark:
             )
     if not hasattr(cluster, "interruptTag"):
         raise InvalidValueError(f"cluster must be a SparkSession or an address, got {type(cluster).__name__}")
+    if _is_stopped(cluster):
+        raise InvalidValueError("cluster must be a running SparkSession, got one that is stopped: create another")
     return Spark(cluster)
 
 
@@ -193,7 +199,7 @@ def _connect_remote(address: str) -> Any:
     if session is None or session.is_stopped:
         try:
             where = urlsplit(address)
-            socket.create_connection((where.hostname, where.port or 15002), 10).close()  # Spark would try for minutes
+            check_reachable(where.hostname, where.port or 15002)  # Spark would try for minutes
             session = _remote[address] = SparkSession.builder.remote(address).create()
         except (OSError, PySparkException, ValueError) as error:
             raise InvalidValueError(
@@ -209,6 +215,8 @@ def _start(master: str) -> Any:
     session = _active_session()
     if session is None:
         check_java(master)
+        if master.startswith("spark://"):
+            _check_master(master)
         builder = SparkSession.builder.master(master).appName("sparrow").config("spark.ui.enabled", "false")
         builder = builder.config("spark.ui.showConsoleProgress", "false")
         here = {}
@@ -227,6 +235,21 @@ def _start(master: str) -> Any:
             f"cluster must be {found}, which this process has a session of, got {master!r}: stop it"
         )
     return session
+
+
+def _check_master(master: str) -> None:
+    """Raise ``InvalidValueError`` if none of the hosts of a URL listens.
+
+    Spark would try for a minute, and start no session afterwards.
+    """
+    problem: Exception | None = None
+    for host in master.removeprefix("spark://").split(","):
+        where = urlsplit(f"spark://{host}")
+        try:
+            return check_reachable(where.hostname, where.port or 7077)
+        except (OSError, ValueError) as error:
+            problem = error
+    raise InvalidValueError(f"cluster must be a master of Spark, got {master!r}: {problem}")
 
 
 @contextmanager

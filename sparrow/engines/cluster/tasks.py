@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import os
+import pickle
 import socket
 import time
 import uuid
@@ -23,7 +26,7 @@ from sparrow.engines.stream import Stream, lower
 from sparrow.engines.stream.groupby import DenseState, GroupState
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.reductions import FusedReductions
-from sparrow.errors import StorageError, WorkerError
+from sparrow.errors import SparrowError, StorageError, WorkerError
 from sparrow.kernels.coo import Block
 from sparrow.plan import Contraction, Scan
 from sparrow.relations.protocol import Chunk
@@ -81,8 +84,34 @@ def run_task(job: Job, number: int) -> Answer:
     Raises
     ------
     WorkerError
-        If this process has another version of sparrow, or does not see the scratch folder.
+        If this process has another version of sparrow, does not see the scratch folder, or has too little memory; and
+        in place of an error that does not travel.
     """
+    try:
+        return _run(job, number)
+    except Exception as error:
+        portable = _portable(error)
+        if portable is error:
+            raise
+        raise portable from None
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error that other processes can raise."""
+    where = socket.gethostname()
+    if isinstance(error, MemoryError) and not isinstance(error, SparrowError):
+        return WorkerError(
+            f"tasks must fit into the memory of their worker, got {type(error).__name__} on {where}: {error}: a lower "
+            "memory_limit= makes tasks use less"
+        )
+    with contextlib.suppress(Exception):  # of a class that does not pickle
+        pickle.dumps(error)
+        if type(copy.copy(error)) is type(error):  # as unpickling makes it
+            return error
+    return WorkerError(f"a task on {where} raised {type(error).__name__}: {error}")
+
+
+def _run(job: Job, number: int) -> Answer:
     emit("cluster.run", number=number, folder=job.folder)
     if job.version != package_version():
         raise WorkerError(

@@ -27,6 +27,9 @@ class ClusterTuning:
         64_000_000, "bytes", "Results that travel through the scheduler; larger ones are written to files by tasks."
     )
     inline_bytes: int = parameter(1_000_000, "bytes", "Arrays that travel with each task; larger ones go to a file.")
+    worker_wait_seconds: float = parameter(
+        30.0, "seconds", "Until Dask has a worker: starting one takes 1 to 10 s, on a cluster that adapts too."
+    )
     min_product_elements: int = parameter(
         40_000_000, "elements", "Rows in files that a task multiplies: 0.06 s, 10 times what sending a task takes."
     )

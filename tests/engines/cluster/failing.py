@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,37 @@ class Refusing:
         if (values == self.value).any():
             raise OverflowError(f"{self.value} is refused")
         return values * 1
+
+
+@dataclass(frozen=True)
+class Hungry:
+    """The identity, which needs memory for a value, and then waits to be killed."""
+
+    value: float
+    nbytes: int
+
+    def __call__(self, values: Any) -> Any:
+        values = np.asarray(values)
+        if (values == self.value).any():
+            filled = np.ones(self.nbytes // 8)
+            threading.Event().wait(60)
+            del filled
+        return values * 1
+
+
+class OddError(Exception):
+    """An exception that pickles, but does not unpickle."""
+
+    def __init__(self, one: int, other: int) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+def raise_odd_error(values: Any) -> Any:
+    """Raise an exception that does not travel, for the value 300."""
+    values = np.asarray(values)
+    if (values == 300).any():
+        raise OddError(1, 2)
+    return values * 1
 
 
 def report_settings(values: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -18,8 +19,9 @@ from sparrow.engines.cluster.dask import connect
 from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, NotFoundError, WorkerError
-from tests.engines.cluster.failing import Deadly, Refusing, map_elements
+from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements
 from tests.engines.cluster.helpers import check_killed_half_step, elements
+from tests.sessions import read_blocks
 
 distributed = pytest.importorskip("distributed", reason="requires Dask: pip install distributed")
 
@@ -32,7 +34,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, local_directory=str(folder),
-            silence_logs="CRITICAL",
+            silence_logs="CRITICAL", memory_limit="1GB",
         ) as cluster,
         distributed.Client(cluster) as found,
     ):  # fmt: skip
@@ -66,6 +68,17 @@ def test_results(matrix: Any, client: Any, tmp_path: Path) -> None:
         with sp.config(cluster=cluster):
             assert elements((matrix + 1).compute()) == elements(found[0])
     assert "rounds      1 round of 4 tasks" in (matrix + 1).explain()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/howto/cluster.md", "docs/howto/dask.md"])
+def test_three_lines(page: str, matrix: Any, client: Any, tmp_path: Path, repository: Path) -> None:
+    (block,) = (text for text in read_blocks((repository / page).read_text(), "python") if "tcp://" in text)
+    lines = block.replace("tcp://scheduler:8786", client.scheduler.address).replace("/shared/scratch", str(tmp_path))
+    names: dict[str, Any] = {"sp": sp}
+    exec(lines, names)
+    with names["client"], sparrow.testing.observe("cluster.round") as rounds:
+        assert elements((matrix + 1).compute()) == elements(matrix + 1)
+    assert [details["folder"].startswith(str(tmp_path)) for _, details in rounds] == [True]
 
 
 def test_worker_killed_in_mid_save(matrix: Any, tmp_path: Path) -> None:
@@ -116,6 +129,45 @@ def test_interrupt_cancels_tasks(matrix: Any, client: Any, tmp_path: Path) -> No
     assert os.listdir(tmp_path) == []
     assert client.submit(int, 1).result() == 1  # messages keep their order
     assert client.run_on_scheduler(count_unfinished) == 0
+
+
+def test_worker_out_of_memory(matrix: Any, client: Any, tmp_path: Path) -> None:
+    client.run_on_scheduler(allow_failures, 0)
+    with pytest.raises(
+        WorkerError, match=r"1 workers died in one task, .* a lower memory_limit=, or workers with more"
+    ):
+        map_elements(Hungry(300.0, 1_500_000_000), matrix).save(tmp_path / "B.sparrow")
+    client.run_on_scheduler(allow_failures, 3)
+    assert os.listdir(tmp_path) == []
+    assert elements((matrix * 2).compute()) == elements(matrix * 2)
+
+
+def allow_failures(count: int, dask_scheduler: Any) -> None:
+    dask_scheduler.allowed_failures = count
+
+
+def test_modules_that_workers_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_this.py").write_text("def add(shared, number):\n    return shared + number\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    add = importlib.import_module("only_this").add
+    with pytest.raises(WorkerError, match=r"every worker must have the modules .* got No module named 'only_this'"):
+        connect(None).map(add, 2, 1)
+
+
+def test_closed_clients(matrix: Any, client: Any) -> None:
+    other = distributed.Client(client.scheduler.address, set_as_default=False)
+
+    def close(**details: Any) -> None:
+        other.close()
+
+    with sp.config(cluster=other):
+        with (
+            sparrow.testing.on("cluster.wait", close),
+            pytest.raises(WorkerError, match="scheduler must run until the tas"),
+        ):
+            (matrix * 2).compute()
+        with pytest.raises(InvalidValueError, match=r"must be a running distributed\.Client, got one that is closed"):
+            (matrix * 2).compute()
 
 
 def test_arguments(matrix: Any) -> None:

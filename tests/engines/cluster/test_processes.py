@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -18,10 +20,11 @@ import pytest
 import sparrow as sp
 import sparrow.testing
 from sparrow.engines.cluster.processes import Processes, connect
+from sparrow.engines.cluster.schedulers import SCHEDULERS
 from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
-from sparrow.errors import InvalidValueError, UnsupportedError, WorkerError
-from tests.engines.cluster.failing import Deadly, Refusing, map_elements, report_settings
+from sparrow.errors import InvalidValueError, MissingDependencyError, UnsupportedError, WorkerError
+from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements, raise_odd_error, report_settings
 from tests.engines.cluster.helpers import check_killed_half_step, elements
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -88,7 +91,9 @@ def test_a_task_that_always_kills_its_worker_is_given_up(matrix: Any, tmp_path: 
     plan = map_elements(Deadly(str(tmp_path / "deaths"), 300.0, times=100), matrix)
     with (
         sparrow.testing.tune("cluster", max_attempts=2),
-        pytest.raises(WorkerError, match=r"2 processes died in task \d+, the last one killed by SIGKILL.*memory_limit"),
+        pytest.raises(
+            WorkerError, match=r"2 processes died in task \d+, the last one killed by SIGKILL, as the ker.*memory_limit"
+        ),
     ):
         plan.save(tmp_path / "B.sparrow")
     assert os.listdir(tmp_path) == ["deaths"]
@@ -98,6 +103,11 @@ def test_errors_of_tasks_are_raised(matrix: Any, tmp_path: Path) -> None:
     plan = map_elements(Refusing(300.0), matrix)
     with pytest.raises(OverflowError, match=r"300\.0 is refused"):
         plan.save(tmp_path / "B.sparrow")
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(WorkerError, match=r"a task on .* raised OddError: 1 and 2"):
+        map_elements(raise_odd_error, matrix).compute()
+    with pytest.raises(WorkerError, match=r"tasks must fit into the memory .* Unable to allocate .* a lower memory_l"):
+        map_elements(Hungry(300.0, 1 << 60), matrix).save(tmp_path / "B.sparrow")
     assert os.listdir(tmp_path) == []
     assert (matrix * 2).compute().nnz == 600
 
@@ -153,27 +163,35 @@ def test_interrupt_cancels_tasks(matrix: Any, tmp_path: Path) -> None:
 
 
 def test_driver_killed_leaves_nothing_visible(matrix: Any, tmp_path: Path) -> None:
+    """The program is on standard input, without ``if __name__ == "__main__"``."""
     (tmp_path / "saved").mkdir()
     (tmp_path / "scratch").mkdir()
     program = f"""
 import os, signal
+import numpy as np
 import sparrow as sp, sparrow.testing
+from tests.engines.cluster.failing import map_elements
+
+def double(values):
+    return np.asarray(values) * 2
 
 def die(task, pid):
+    print(pid, flush=True)
     if task == 1:  # task 0 is done
         os.kill(os.getpid(), signal.SIGKILL)
 
-if __name__ == "__main__":
-    sp.config(engine="processes", cluster=1, scratch={str(tmp_path / "scratch")!r})
-    with sparrow.testing.strategy("tiny_tasks"), sparrow.testing.on("cluster.task", die):
-        (sp.open({str(matrix.path)!r}) * 2).save({str(tmp_path / "saved" / "B.sparrow")!r})
+sp.config(engine="processes", cluster=1, scratch={str(tmp_path / "scratch")!r})
+with sparrow.testing.strategy("tiny_tasks"), sparrow.testing.on("cluster.task", die):
+    map_elements(double, sp.open({str(matrix.path)!r})).save({str(tmp_path / "saved" / "B.sparrow")!r})
 """
-    (tmp_path / "program.py").write_text(program)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    code = subprocess.run([sys.executable, tmp_path / "program.py"], env=environment).returncode
-    assert code == -signal.SIGKILL
+    run = subprocess.run([sys.executable, "-"], input=program, env=environment, capture_output=True, text=True)
+    assert run.returncode == -signal.SIGKILL, run.stderr
     assert not (tmp_path / "saved" / "B.sparrow").exists()
     assert len(os.listdir(tmp_path / "scratch")) == 1
+    (worker,) = set(run.stdout.split())
+    with contextlib.suppress(psutil.NoSuchProcess):  # it ends with the driver
+        psutil.Process(int(worker)).wait(60)
     with sp.config(scratch=tmp_path / "scratch"):
         B = (matrix * 2).save(tmp_path / "saved" / "B.sparrow")
     assert elements(B) == elements(matrix * 2)
@@ -189,6 +207,21 @@ def test_large_arrays_are_mapped(matrix: Any, tmp_path: Path) -> None:
     with sp.config(engine="stream"):
         assert found.tobytes() == (matrix @ x).tobytes()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "problem"),
+    [
+        ("dask", "engine='dask' requires Dask: pip install distributed"),
+        ("ray", "engine='ray' requires Ray: pip install ray"),
+        ("spark", "engine='spark' requires Spark: pip install pyspark pandas"),
+    ],
+)
+def test_missing_schedulers_are_named(engine: str, problem: str) -> None:
+    if importlib.util.find_spec(SCHEDULERS[engine][1]) is not None:
+        pytest.skip(f"{engine} is installed")
+    with pytest.raises(MissingDependencyError, match=problem):
+        (sp.eye(30) * 2).compute(engine=engine)
 
 
 def test_arguments() -> None:

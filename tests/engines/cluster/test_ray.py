@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import sparrow as sp
@@ -17,7 +21,7 @@ from sparrow.engines.cluster.ray import Ray
 from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import NotFoundError, WorkerError
-from tests.engines.cluster.failing import Deadly, Refusing, map_elements
+from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements
 from tests.engines.cluster.helpers import check_killed_half_step, elements
 
 ray: Any = pytest.importorskip("ray", reason="requires Ray: pip install ray")
@@ -30,7 +34,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[None]:
+    now = psutil.virtual_memory()
     ray.init(
+        _system_config={  # a task that takes 4 GB is too large
+            "memory_usage_threshold": (now.total - now.available + 3e9) / now.total, "memory_monitor_refresh_ms": 100
+        },
         num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1", configure_logging=False, log_to_driver=False,
         runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
     )  # fmt: skip
@@ -103,6 +111,46 @@ def test_failures(matrix: Any, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"C\.sparrow"):
         missing.compute()
     assert os.listdir(tmp_path) == []
+
+
+def test_worker_out_of_memory(matrix: Any, tmp_path: Path) -> None:
+    with (
+        sparrow.testing.tune("cluster", max_attempts=2),
+        pytest.raises(WorkerError, match=r"2 workers died in one task: a lower memory_limit= .* running low on memory"),
+    ):
+        map_elements(Hungry(300.0, 4_000_000_000), matrix).save(tmp_path / "B.sparrow")
+    assert os.listdir(tmp_path) == []
+
+
+def test_modules_that_workers_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_near.py").write_text("def add(shared, number):\n    return shared + number\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    add = importlib.import_module("only_near").add
+    with pytest.raises(WorkerError, match=r"every worker must have the modules .* got No module named 'only_near'"):
+        Ray().map(add, 2, 1)
+
+
+def test_no_connection() -> None:
+    """In a process of its own: this one is connected."""
+    program = """
+import sys
+import sparrow as sp, sparrow.testing
+from sparrow.errors import InvalidValueError
+
+A = sp.eye(300) * 2
+for cluster, expected in ((None, "requires a connection: call ray.init"), (3, "requires a connection: call ray.init"),
+                          ("127.0.0.1:1", "cluster must be the address of a Ray cluster, got '127.0.0.1:1': "),
+                          ("ray://127.0.0.1:1", "cluster must be the address of a Ray cluster, got 'ray://127.")):
+    try:
+        with sp.config(cluster=cluster), sparrow.testing.strategy("tiny_tasks"):
+            A.compute(engine="ray")
+    except InvalidValueError as error:
+        assert expected in str(error), error
+    else:
+        sys.exit(f"{cluster} was accepted")
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    subprocess.run([sys.executable, "-c", program], env=environment | {"PYTHONPATH": str(ROOT)}, check=True)
 
 
 def test_interrupt_cancels_tasks(matrix: Any, tmp_path: Path) -> None:

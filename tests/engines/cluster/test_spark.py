@@ -6,6 +6,8 @@ import importlib
 import os
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from sparrow.engines.cluster.spark import Spark, check_java, connect
 from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, MissingDependencyError, NotFoundError, WorkerError
-from tests.engines.cluster.failing import Deadly, Refusing, map_elements
+from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements
 from tests.engines.cluster.helpers import check_killed_half_step, elements
 
 pytest.importorskip("pyspark", reason="requires Spark: pip install 'pyspark[connect]'")
@@ -28,6 +30,34 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of pyspark, about pandas 3 
 
 ROOT = Path(__file__).resolve().parents[3]
 MASTER = "local-cluster[2,1,1024]"
+STOPPED = """
+import sys
+import sparrow as sp, sparrow.testing
+from sparrow.errors import InvalidValueError, WorkerError
+from sparrow.engines.cluster.spark import connect
+from pyspark.sql import SparkSession
+
+A = sp.eye(300) * 2
+try:
+    connect("spark://127.0.0.1:1,127.0.0.1:2")
+    sys.exit("no master")
+except InvalidValueError as error:
+    assert "cluster must be a master of Spark, got 'spark://127.0.0.1:1,127.0.0.1:2': " in str(error), error
+connect("local[1]")
+session = SparkSession.active()
+with sp.config(cluster=session, engine="spark"), sparrow.testing.strategy("tiny_tasks"):
+    try:
+        with sparrow.testing.on("cluster.wait", lambda **details: session.stop()):
+            A.compute()
+        sys.exit("stopped in mid-round")
+    except WorkerError as error:
+        assert "the SparkSession must run until the tasks have ended" in str(error), error
+    try:
+        A.compute()
+        sys.exit("stopped")
+    except InvalidValueError as error:
+        assert "cluster must be a running SparkSession, got one that is stopped" in str(error), error
+"""
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +74,7 @@ def clusters() -> Iterator[dict[str, Any]]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.log.level": "OFF",
+        "spark.executor.pyspark.memory": "8g",
         "spark.sql.shuffle.partitions": "2",
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -123,6 +154,23 @@ def test_worker_dies_again_and_again(matrix: Any, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["deaths"]
 
 
+def test_worker_out_of_memory(matrix: Any, tmp_path: Path) -> None:
+    with pytest.raises(WorkerError, match=r"tasks must fit into the memory .* Unable to allocate .* a lower memory_l"):
+        map_elements(Hungry(300.0, 16_000_000_000), matrix).save(tmp_path / "B.sparrow")
+    assert os.listdir(tmp_path) == []
+
+
+def test_stopped_sessions(clusters: dict[str, Any], matrix: Any) -> None:
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession.builder.remote(clusters["connect"]).create()
+    session.stop()
+    with sp.config(cluster=session), pytest.raises(InvalidValueError, match="running SparkSession, got one that is st"):
+        (matrix * 2).compute()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    subprocess.run([sys.executable, "-c", STOPPED], env=environment, check=True)
+
+
 def test_errors_of_tasks(matrix: Any, tmp_path: Path) -> None:
     with pytest.raises(OverflowError, match=r"300\.0 is refused"):
         map_elements(Refusing(300.0), matrix).save(tmp_path / "B.sparrow")
@@ -150,7 +198,9 @@ def test_missing_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (tmp_path / "only_here.py").write_text("def add(shared, number):\n    return shared + number\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     add = importlib.import_module("only_here").add
-    with pytest.raises(WorkerError, match="must have the modules of this process, got No module named 'only_here'"):
+    with pytest.raises(
+        WorkerError, match=r"must have the modules of this process, in .* got No module named 'only_here'"
+    ):
         connect(None).map(add, 2, 1)
 
 
