@@ -61,7 +61,14 @@ from sparrow.plan.nodes import (
     scans_of,
 )
 from sparrow.plan.reductions import Axis, Where, axis_by_name, make_reduce, normalize_axis
-from sparrow.plan.rewrites import expand_contractions, nodes_below, optimize_plan, push_index, split_view
+from sparrow.plan.rewrites import (
+    expand_contractions,
+    nodes_below,
+    optimize_plan,
+    push_index,
+    replace_contractions,
+    split_view,
+)
 from sparrow.plan.semirings import PLUS_TIMES, SEMIRINGS, Semiring, as_semiring
 from sparrow.plan.shapes import (
     concat_offsets,
@@ -160,6 +167,7 @@ __all__ = [
     "positions_of_labels",
     "push_index",
     "reindex_axis",
+    "replace_contractions",
     "scans_of",
     "split_sum",
     "split_view",

@@ -31,6 +31,7 @@ __all__ = [
     "nodes_below",
     "optimize_plan",
     "push_index",
+    "replace_contractions",
     "split_view",
     "transpose_map",
 ]
@@ -351,7 +352,12 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
 
 def expand_contractions(scans: Sequence[Scan]) -> list[Scan]:
     """Return scans of plans whose contractions take two tensors each."""
-    return _replace_nodes(scans, nodes_below(scans), _expand_contraction)
+    return replace_contractions(scans, _expand_contraction)
+
+
+def replace_contractions(scans: Sequence[Scan], replacement: Callable[[Contraction], Contraction | None]) -> list[Scan]:
+    """Return scans of plans in which contractions are replaced, operands first."""
+    return _replace_nodes(scans, nodes_below(scans), replacement)
 
 
 def _expand_contraction(node: Contraction) -> Contraction | None:

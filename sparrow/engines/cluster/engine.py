@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import RangeAxis, View
 from sparrow.engines.cluster.cutting import Cut, count_tasks, cut_chunks, cut_rows, plan_chunks, widen_ranges
+from sparrow.engines.cluster.operands import find_shared, replace_scans
 from sparrow.engines.cluster.rounds import Rounds
 from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect
 from sparrow.engines.cluster.scratch import Scratch, scratch_folder
@@ -25,6 +28,7 @@ from sparrow.engines.cluster.sorting import (
     plan_sort,
 )
 from sparrow.engines.cluster.tasks import (
+    Arrays,
     Count,
     Elements,
     Files,
@@ -38,28 +42,43 @@ from sparrow.engines.cluster.tasks import (
 )
 from sparrow.engines.cluster.tuning import tuning
 from sparrow.engines.fallback import lower_with_fallback
-from sparrow.engines.round_profile import RoundsPlan
+from sparrow.engines.round_profile import PlannedRound, RoundsPlan
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream import Stream, lower
 from sparrow.engines.stream.capabilities import SumPushdown
 from sparrow.engines.stream.groupby import GroupBy, GroupState, adds_rows_alone, lane_bounds
 from sparrow.engines.stream.marginals import find_marginal_sums
 from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.product.product import ChainTerm, count_operand, order_steps
 from sparrow.engines.stream.reductions import FusedReductions, GroupByOp
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.kernels.folds import UfuncFold
-from sparrow.plan import Accumulate, Contraction, Dense, Node, Reduce, Root, Scan, nodes_below, scans_of
+from sparrow.plan import (
+    Accumulate,
+    Contraction,
+    Dense,
+    Map,
+    Node,
+    Reduce,
+    Root,
+    Scan,
+    nodes_below,
+    optimize_plan,
+    replace_contractions,
+    scans_of,
+)
+from sparrow.plan.estimates import estimate_nnz
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Relation, base_orders
 from sparrow.runtime import memory, settings
 from sparrow.runtime.progress import format_quantity
-from sparrow.storage import DataFile, Snapshot
+from sparrow.storage import DataFile, Snapshot, save
 
 __all__ = ["Cluster", "share_of_result"]
 
 SUPPORT = {
     Accumulate: ("notyet", "sums carried over from task to task"),
-    Contraction: ("partly", "of floats at most two tensors, or a tensor along an axis that a sort order leads with"),
+    Contraction: ("partly", "with arrays along an axis that a sort order of the tensor leads with"),
     Reduce: ("partly", "over the leading axis sums, products, means, extremes and counts"),
 }
 """Support of types of nodes other than "yes", with the reason."""
@@ -117,8 +136,6 @@ class Cluster:
             return reason
         if isinstance(root, Accumulate):
             return "sums would be carried over from task to task"
-        if isinstance(root, Contraction) and len(root.tensors) > 2 and root.schema.dtype.kind in "fc":
-            return "the order of several products, which rounds, is chosen from the sizes of all operands"
         if isinstance(root, Reduce) and root.axes and root.axes[0] != 0:
             if all(isinstance(fold, UfuncFold) for fold in root.reduction.folds.values()):
                 return "tasks add up chunks of its operand, and this process the sums of tasks"
@@ -155,12 +172,59 @@ class Cluster:
             yield Rounds(self.name, scheduler or self._scheduler(), scratch, self._materialize)
 
     @contextmanager
-    def _run(
-        self, scheduler: Scheduler, scans: Sequence[Scan], work: Work, bounds: Sequence[int]
-    ) -> Iterator[list[Any]]:
+    def _run(self, scheduler: Scheduler, scan: Scan, work: Work, bounds: Sequence[int]) -> Iterator[list[Any]]:
         """Run one task per range; results in files exist for the length of the block."""
         with self.open_rounds(scheduler) as rounds:
-            yield rounds.run(scans, work, bounds)
+            yield rounds.run([self.prepare(scan, rounds.folder)], work, bounds)
+
+    def prepare(self, scan: Scan, folder: str, axis: int = 0) -> Scan:
+        """Return a plan of which tasks compute ranges without doing the same work.
+
+        Ranges are along an axis. Chains of products are ordered, and operands that no task divides are computed once:
+        in rounds of their own, which write large ones to the folder.
+        """
+        if scan.step is None:
+            return scan
+        if scan.step.is_dense:
+            return root_scan(scan.step.with_inputs([self.prepare(below, folder, axis) for below in scan.step.scans]))
+        (root,) = self._order_chains(optimize_plan([scan]))
+        shared = find_shared(root, axis)
+        if not shared:
+            return root
+        computed: Any = {(each.source, each.view): self._compute_operand(each, folder) for each in shared}
+        (prepared,) = replace_scans([root], computed)
+        return prepared
+
+    def _order_chains(self, scans: Sequence[Scan]) -> list[Scan]:
+        """Return plans whose chains of products are computed up to the last step."""
+        return replace_contractions(scans, self._order_chain)
+
+    def _order_chain(self, node: Contraction) -> Contraction | None:
+        """Return the last step of a chain; other rounds compute its operands.
+
+        Tasks would each compute the steps; that order of products which the stream engine takes has the same bits.
+        """
+        if len(node.tensors) < 3:
+            return None
+
+        def multiply(step: Contraction, is_held: bool, reservations: Any) -> Any:
+            if not is_held:
+                return step, None, ()
+            relation = MemoryRelation(step.schema, self.evaluate(root_scan(step)))
+            return relation, relation.nnz, ()
+
+        pairs = zip(node.indices, node.tensors, lower(node.tensors), strict=True)
+        terms = [ChainTerm(indices, scan, count_operand(indices, lowered)) for indices, scan, lowered in pairs]
+        one, other = order_steps(node, terms, multiply)
+        return replace(node, operands=(one.scan, other.scan), indices=(one.indices, other.indices))
+
+    def _compute_operand(self, scan: Scan, folder: str) -> Relation:
+        """Return a relation of the elements of a scan; many are stored."""
+        if estimate_nnz(scan) * scan.schema.element_bytes() <= tuning().result_bytes:
+            return MemoryRelation(scan.schema, self.evaluate(scan))
+        path = os.path.join(folder, f"{uuid.uuid4().hex}.sparrow")
+        blocks = self.iter_blocks(scan)
+        return save(path, scan.schema, blocks, write_files=lambda to: self.write_files(scan, to, "fast")).current
 
     @contextmanager
     def _run_sort(
@@ -176,7 +240,7 @@ class Cluster:
             Returns the work of the second round, given runs and the number of tasks.
         """
         with self.open_rounds(scheduler) as rounds:
-            found = rounds.run([plan.source], Runs(plan.order), plan.cut.bounds)
+            found = rounds.run([self.prepare(plan.source, rounds.folder)], Runs(plan.order), plan.cut.bounds)
             runs = [run for part in found for run in part]
             bounds = bound_ranges(runs, size, scheduler.slots, rounds.memory_limit)
             yield rounds.run([], merge(runs, len(bounds) - 1), bounds)
@@ -201,11 +265,11 @@ class Cluster:
             return
         scheduler = self._scheduler()
         groups, work, bounds = _cut_groups(relation, scheduler)
-        if groups is None or work is None:
+        if groups is None or work is None or has_chains(relation.node.scans):
             return
         sent = relation.node.with_inputs(lower_with_fallback(self, relation.node.scans))
-        with self._run(scheduler, [root_scan(sent)], work, bounds) as found:
-            groups.merge_dense(found)
+        with self.open_rounds(scheduler) as rounds:
+            groups.merge_dense(rounds.run([root_scan(sent)], work, bounds))
 
     # -- results ---------------------------------------------------------------------------------
 
@@ -244,7 +308,7 @@ class Cluster:
         elif cut.reason:
             yield None
         else:
-            with self._run(scheduler, [scan], Elements(share_of_result(len(cut.bounds) - 1)), cut.bounds) as found:
+            with self._run(scheduler, scan, Elements(share_of_result(len(cut.bounds) - 1)), cut.bounds) as found:
                 yield found
 
     def write_files(
@@ -292,7 +356,7 @@ class Cluster:
         elif cut.reason:
             return None
         else:
-            rounds = self._run(scheduler, [scan], Files(target), cut.bounds)
+            rounds = self._run(scheduler, scan, Files(target), cut.bounds)
         with rounds as found:
             return [file for files in found for file in files]
 
@@ -307,7 +371,7 @@ class Cluster:
             scan, cut = plan.source, plan.cut
         if cut.reason:
             return self._stream.count_nnz(scan)
-        with self._run(scheduler, [scan], Count(), cut.bounds) as found:
+        with self._run(scheduler, scan, Count(), cut.bounds) as found:
             return sum(found)
 
     def reduce_all(self, nodes: Sequence[Reduce]) -> list[Any]:
@@ -318,12 +382,32 @@ class Cluster:
         if len(nodes) == 1 and nodes[0].name == "count":
             return [np.int64(self.count_nnz(nodes[0].scans[0]))]
         scheduler = self._scheduler()
+        if has_chains(nodes[0].scans) and not self._cut_axis(nodes[0].scans[0], scheduler.slots).reason:
+            operands = self._order_chains(optimize_plan(nodes[0].scans))
+            nodes = [node.with_inputs(operands) for node in nodes]
         groups, work, bounds = _cut_totals(nodes, scheduler.slots)
         if work is None:
             return self._stream.reduce_all(nodes)
-        with self._run(scheduler, [root_scan(node) for node in nodes], work, bounds) as found:
+        with self.open_rounds(scheduler) as rounds:
+            prepared, work = self._prepare_totals(nodes, work, bounds[-1], rounds.folder)
+            found = rounds.run([root_scan(node) for node in prepared], work, bounds)
             groups.groups.merge_states(_own_state(state) for states in found for state in states)
         return [groups.scalar(number, node) for number, node in enumerate(nodes)]
+
+    def _prepare_totals(
+        self, nodes: Sequence[Reduce], work: States, count: int, folder: str
+    ) -> tuple[Sequence[Reduce], States]:
+        """Return reductions of as many chunks whose tasks share no work."""
+        operand = self.prepare(nodes[0].scans[0], folder)
+        prepared = [node.with_inputs([operand]) for node in nodes]
+        (scan,) = lower([operand])
+        if work.partitions is None or not isinstance(scan.relation, PhysicalOperator):
+            return nodes, work
+        scan.relation.set_partitions(work.partitions)
+        chunks = FusedReductions(prepared, scan).groups.scalar_chunks()
+        if chunks is None or len(chunks) != count:
+            return nodes, work
+        return prepared, States(work.partitions, chunk_checksum(chunks))
 
     def evaluate_dense(self, node: Node) -> Any:
         """Return the dense result of a node."""
@@ -331,13 +415,17 @@ class Cluster:
         cut, work = self._cut_dense(node, scheduler.slots)
         if work is None:
             return self._stream.evaluate_dense(node)
-        with self._run(scheduler, [root_scan(node)], work, cut.bounds) as found:
-            return np.concatenate(found, axis=work.output_axis)
+        with self.open_rounds(scheduler) as rounds:
+            axis = work.axis if isinstance(work, Products) else 0
+            prepared = self.prepare(root_scan(node), rounds.folder, axis)
+            return np.concatenate(rounds.run([prepared], work, cut.bounds), axis=work.output_axis)
 
-    def _cut_dense(self, node: Root, slots: int) -> tuple[Cut, Products | None]:
+    def _cut_dense(self, node: Root, slots: int) -> tuple[Cut, Products | Arrays | None]:
         """Return the tasks of a node with a dense result."""
+        if isinstance(node, Map):
+            return self._cut_array(node, slots)
         if not isinstance(node, Contraction):
-            return Cut(reason="the result is an array"), None
+            return Cut(reason="sums would be carried over from task to task"), None
         found = _output_axis(node)
         if found is None:
             return Cut(reason="no axis of the result leads the sort order of the tensor; add_order() makes one"), None
@@ -347,11 +435,26 @@ class Cluster:
         cut = self._cut_axis(scan.then(scan.view.permute((axis, *others))), slots)
         return cut, None if cut.reason else Products(axis, output_axis, share_of_result(len(cut.bounds) - 1))
 
+    def _cut_array(self, node: Map, slots: int) -> tuple[Cut, Arrays | None]:
+        """Return the tasks of an element-wise function whose result is an array."""
+        cuts = [self._cut_axis(scan, slots) for scan in node.scans]
+        reason = next((cut.reason for cut in cuts if cut.reads_all), "")
+        size, height = node.schema.size, node.schema.shape[0] if node.schema.ndim else 0
+        count = min(count_tasks(size, slots), height)
+        if count < 2:
+            reason = f"{size:.3g} elements are too few for two tasks"
+        if reason:
+            return Cut(reason=reason), None
+        bounds = tuple(height * number // count for number in range(count + 1))
+        nbytes = sum(cut.nbytes for cut in cuts)
+        return Cut(bounds, "", size, nbytes), Arrays(share_of_result(count))
+
     # -- plans -----------------------------------------------------------------------------------
 
     def describe(self, root: Root) -> str:
         """Return the physical strategy for a node; empty if there is only one."""
-        return ""
+        is_chain = isinstance(root, Contraction) and len(root.tensors) > 2
+        return "products of two tensors, each in rounds of its own" if is_chain else ""
 
     def plan_rounds(self, root: Root, saves: bool = False) -> RoundsPlan | None:
         """Return the rounds of a root, None if tasks do not compute it; reads footers."""
@@ -382,20 +485,35 @@ class Cluster:
         else:
             return None
         plan = self._plan_sort(root, cut, slots) if isinstance(root, Scan) else None
-        if plan is not None:
-            return RoundsPlan(plan.rounds(slots, work), "", _bytes_shared(root), result)
-        if cut.reason:
+        if plan is None and cut.reason:
             return RoundsPlan(reason=cut.reason)
-        return RoundsPlan((cut.plan(work),), "", _bytes_shared(root), result)
+        divided = plan.source if plan is not None else root if isinstance(root, Scan) else None
+        operands = [] if divided is None else find_shared(divided)
+        first = [each for scan in operands for each in self._plan_operand(scan)]
+        nbytes = sum(round(estimate_nnz(scan)) * scan.schema.element_bytes() for scan in operands)
+        rounds = (*first, *((cut.plan(work),) if plan is None else plan.rounds(slots, work)))
+        return RoundsPlan(rounds, "", _bytes_shared(root) + nbytes, result)
+
+    def _plan_operand(self, scan: Scan) -> list[PlannedRound]:
+        """Return the rounds that compute an operand of all tasks."""
+        plan = self.plan_rounds(scan)
+        return [] if plan is None else [replace(each, work=f"operand, {each.work}") for each in plan.rounds]
 
     def _plan_groups(self, node: Reduce) -> RoundsPlan | None:
         """Return the round of a reduction over the leading axis, None without one."""
+        if has_chains(node.scans):
+            return None
         (lowered,) = lower([root_scan(node)])
         work, bounds = _cut_groups(lowered.relation, self._scheduler())[1:]
         if work is None:
             return None
         planned = replace(plan_chunks(node.scans[0], len(bounds) - 1), work="groups")
         return RoundsPlan((planned,), "", _bytes_shared(node), "sums of chunks, merged in the order of chunks")
+
+
+def has_chains(scans: Sequence[Scan]) -> bool:
+    """Return whether plans have products of more than two tensors."""
+    return any(isinstance(node, Contraction) and len(node.tensors) > 2 for node in nodes_below(scans))
 
 
 def _cut_groups(relation: Relation, scheduler: Scheduler) -> tuple[GroupBy | None, Groups | None, list[int]]:

@@ -179,7 +179,7 @@ class RepeatedRounds(Cluster):
         """Write the rows of a matrix whose order leads with them."""
         files = RowFiles(scratch_folder())
         files.bounds, files.elements = list(layout.cut.bounds), layout.cut.elements
-        with self._run(scheduler, [scan], StoreRows(files.scratch.path, dtype), files.bounds) as sizes:
+        with self._run(scheduler, scan, StoreRows(files.scratch.path, dtype), files.bounds) as sizes:
             files.nbytes = sum(sizes)
         return files
 
@@ -190,7 +190,8 @@ class RepeatedRounds(Cluster):
         checksum = 0 if scan.step is not None else chunk_checksum(chunks_in_order(scan))
         limit = min(scheduler.memory_limit, memory.limit())
         with self.open_rounds(scheduler) as rounds:
-            runs = rounds.run([scan], SortRows(checksum), bounds)
+            prepared = self.prepare(scan, rounds.folder, axis=1)
+            runs = rounds.run([prepared], SortRows(checksum), bounds)
             files.bounds = list(bound_ranges(runs, scan.schema.shape[0], scheduler.slots, limit))
             files.nbytes = sum(rounds.run([], MergeRows(files.scratch.path, runs, scan.schema, dtype), files.bounds))
         return files

@@ -28,7 +28,7 @@ from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.reductions import FusedReductions
 from sparrow.errors import SparrowError, StorageError, WorkerError
 from sparrow.kernels.coo import Block
-from sparrow.plan import Contraction, Scan
+from sparrow.plan import Contraction, Dense, Map, Scan
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import settings
 from sparrow.runtime.events import emit
@@ -37,8 +37,8 @@ from sparrow.runtime.versions import package_version
 from sparrow.storage import DataFile, TensorWriter, count_traffic
 
 __all__ = [
-    "Answer", "Count", "Elements", "FileTarget", "Files", "Groups", "Job", "Products", "States", "collect_overrides",
-    "cut_range", "run_task", "shift_range",
+    "Answer", "Arrays", "Count", "Elements", "FileTarget", "Files", "Groups", "Job", "Products", "States",
+    "collect_overrides", "cut_range", "run_task", "shift_range",
 ]  # fmt: skip
 
 _stream = Stream()
@@ -245,6 +245,27 @@ class Products:
         shape[self.output_axis] = stop - start
         cut = node.with_inputs([cut_range(node.scans[0], start, stop, self.axis)])
         found = _stream.evaluate_dense(replace(cut, schema=replace(cut.schema, shape=tuple(shape))))
+        return store_array(folder, found) if found.nbytes > self.max_bytes else found
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Compute ranges of an element-wise function of tensors and arrays."""
+
+    max_bytes: int
+    output_axis: int = 0
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> Any:
+        """Return positions [start, stop) of the result along its leading axis."""
+        node = scans[0].source
+        assert isinstance(node, Map)
+        shape = (stop - start, *node.schema.shape[1:])
+        cut = node.with_inputs([cut_range(scan, start, stop) for scan in node.scans])
+        operands = tuple(
+            Dense(np.broadcast_to(each.array, node.schema.shape)[start:stop]) if isinstance(each, Dense) else each
+            for each in cut.operands
+        )
+        found = _stream.evaluate_dense(replace(cut, operands=operands, schema=replace(cut.schema, shape=shape)))
         return store_array(folder, found) if found.nbytes > self.max_bytes else found
 
 

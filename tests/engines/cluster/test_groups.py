@@ -68,7 +68,7 @@ def test_reductions_inside_of_plans(matrix: Any) -> None:
 
     with sparrow.testing.observe("cluster.round") as rounds:
         found = bits(center(matrix))
-    assert [type(details["work"]).__name__ for _, details in rounds] == ["Groups", "Elements"]
+    assert [type(details["work"]).__name__ for _, details in rounds] == ["Groups", "Elements", "Elements"]
     with sp.config(engine="stream"):
         assert found == bits(center(matrix[:]))
     with sparrow.testing.observe("cluster.round") as rounds:

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,13 +57,14 @@ from sparrow.plan import Contraction, Node, Scan, is_sampled, make_contraction
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
 from sparrow.plan.estimates import Estimate, count_degrees, estimate_operand, is_countable
 from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime import events, memory, progress, settings
 from sparrow.runtime.once import Once
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "ChainMatMulOp", "ChainStep", "MaskedMatMulOp", "MatMulOp", "Product", "ProductCursor", "chain_steps",
-    "lower_contraction",
+    "ChainMatMulOp", "ChainStep", "ChainTerm", "MaskedMatMulOp", "MatMulOp", "Product", "ProductCursor", "chain_steps",
+    "count_operand", "lower_contraction", "order_steps",
 ]  # fmt: skip
 
 Sources = tuple[ReadRange | None, ReadRange | None]
@@ -447,7 +448,7 @@ class MaskedMatMulOp(MatMulOp, SumPushdown):
 
 
 @dataclass(frozen=True, slots=True)
-class _Term:
+class ChainTerm:
     """An operand with the indices of its axes."""
 
     indices: tuple[int, ...]
@@ -537,10 +538,8 @@ class ChainMatMulOp(PhysicalOperator, CountPushdown, SumPushdown):
 
 def _run_steps(node: Contraction, terms: Sequence[tuple[tuple[int, ...], Scan]], mask: Sequence[Scan]) -> Product:
     """Run all steps of a chain but the last, and return that."""
-    rest = [_Term(indices, scan, _count_operand(indices, scan)) for indices, scan in terms]
-    while len(rest) > 2:
-        rest = _run_step(node, rest)
-    one, other = rest
+    rest = [ChainTerm(indices, scan, count_operand(indices, scan)) for indices, scan in terms]
+    one, other = order_steps(node, rest, _multiply)
     last = replace(node, operands=(one.scan, other.scan), indices=(one.indices, other.indices))
     _record_step(last, *one.known.times(other.known, last.output_indices), None)
     events.emit("product.chain_last_step")
@@ -548,7 +547,20 @@ def _run_steps(node: Contraction, terms: Sequence[tuple[tuple[int, ...], Scan]],
     return Product(last, (one.scan, other.scan, *mask), profiled_as=node, reservations=reservations)
 
 
-def _run_step(node: Contraction, terms: list[_Term]) -> list[_Term]:
+MultiplyStep: TypeAlias = "Callable[[Contraction, bool, tuple[memory.Reservation, ...]], _Step]"
+"""Function of a product, whether its elements are computed at once, and the memory of its operands."""
+_Step: TypeAlias = "tuple[Relation | Node, int | None, tuple[memory.Reservation, ...]]"
+"""A product, the number of its elements if they are computed, and the memory that it holds."""
+
+
+def order_steps(node: Contraction, terms: list[ChainTerm], multiply: MultiplyStep) -> list[ChainTerm]:
+    """Run all steps of a chain but the last, the cheapest first; return its operands."""
+    while len(terms) > 2:
+        terms = _run_step(node, terms, multiply)
+    return terms
+
+
+def _run_step(node: Contraction, terms: list[ChainTerm], multiply: MultiplyStep) -> list[ChainTerm]:
     """Run the cheapest step of a chain; return the other terms and its result."""
     semiring, last = node.semiring, node.output_indices
     step = optimal_path([term.known for term in terms], last, semiring)[0]
@@ -557,26 +569,30 @@ def _run_step(node: Contraction, terms: list[_Term]) -> list[_Term]:
     out = surviving_indices(one.indices, other.indices, [term.indices for term in rest], last, semiring)
     node = make_contraction((one.scan, other.scan), (one.indices, other.indices), out, semiring)
     products, expected = one.known.times(other.known, out)
-    relation: Any = lower_matmul(node, one.scan, other.scan)
-    found, reservations = None, (*one.reservations, *other.reservations)
-    if expected.nnz * node.schema.element_bytes() <= memory.share(tuning().chain_step_share):
-        what = f"a step of einsum, of shape {node.schema.shape}"
-        room = memory.reserve(0, what, "take a part of its operands")
-        events.emit("product.chain_step", reservation=room)
-        try:
-            block = scan_reader.read_block(Scan(relation, View.identity(node.schema.shape), node.schema), room)
-        except TooLargeError:
-            room.release()  # larger than expected: computed when it is read, by partition
-        else:
-            for each in reservations:
-                each.release()
-            found, reservations = block.count, (room,)
-            relation = MemoryRelation(node.schema, block)
-    scan = Scan(relation, View.identity(node.schema.shape), node.schema)
+    is_held = expected.nnz * node.schema.element_bytes() <= memory.share(tuning().chain_step_share)
+    source, found, reservations = multiply(node, is_held, (*one.reservations, *other.reservations))
+    scan = Scan(source, View.identity(node.schema.shape), node.schema)
     _record_step(node, products, expected, found)
     known = expected if found is None else estimate_operand(out, scan)
-    result = _Term(out, scan, known, reservations)
+    result = ChainTerm(out, scan, known, reservations)
     return [*rest[: step[0]], result, *rest[step[0] :]]  # where its first operand was
+
+
+def _multiply(node: Contraction, is_held: bool, reservations: tuple[memory.Reservation, ...]) -> _Step:
+    """Return the product of two scans of relations."""
+    relation: Any = lower_matmul(node, *node.scans)
+    if not is_held:
+        return relation, None, reservations
+    room = memory.reserve(0, f"a step of einsum, of shape {node.schema.shape}", "take a part of its operands")
+    events.emit("product.chain_step", reservation=room)
+    try:
+        block = scan_reader.read_block(Scan(relation, View.identity(node.schema.shape), node.schema), room)
+    except TooLargeError:
+        room.release()  # larger than expected: computed when it is read, by partition
+        return relation, None, reservations
+    for each in reservations:
+        each.release()
+    return MemoryRelation(node.schema, block), block.count, (room,)
 
 
 def _record_step(node: Contraction, products: float, expected: Estimate, found: int | None) -> None:
@@ -586,7 +602,7 @@ def _record_step(node: Contraction, products: float, expected: Estimate, found: 
         steps.append(ChainStep(node, products, expected.nnz, found))
 
 
-def _count_operand(indices: tuple[int, ...], scan: Scan) -> Estimate:
+def count_operand(indices: tuple[int, ...], scan: Scan) -> Estimate:
     """Estimate an operand by counting elements along its axes; may read columns."""
     for axis in range(scan.schema.ndim) if is_countable(scan) else ():
         if count_degrees(scan, axis) is None:
