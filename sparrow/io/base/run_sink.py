@@ -45,11 +45,16 @@ class RunSink:
         self.labels: tuple[pa.Array | None, ...] = ()
         """Sorted texts of each dimension whose coordinates are their ranks."""
 
+    @property
+    def budget(self) -> int:
+        """Bytes of the rows of a run."""
+        return memory.share(tuning().run_parts)
+
     def take(
         self, items: Iterable[T], rows_of: Callable[[T], Rows], ids: Sequence[DistinctIds | None], ndim: int
     ) -> None:
         """Take the rows of items; see :func:`~sparrow.io.base.coo_writer.write_coo`."""
-        budget, waiting, nbytes = memory.share(tuning().run_parts), list[Rows](), 0
+        waiting, nbytes = list[Rows](), 0
         self.maxima = (-1,) * ndim
         for rows in ordered_map(rows_of, items, settings.current().threads):
             if not rows.size:
@@ -57,7 +62,7 @@ class RunSink:
             self.maxima = tuple(map(max, self.maxima, (int(column.max()) for column in rows.coords)))
             waiting.append(rows)
             nbytes += rows.nbytes
-            if nbytes > budget:
+            if nbytes > self.budget:
                 self._store(waiting)
                 waiting, nbytes = [], 0
         if waiting:

@@ -34,7 +34,7 @@ from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import Rows, duplicate_error
 from sparrow.storage import DataFile
 
-__all__ = ["ParsedShard", "ShardReader", "Shards", "parse_shards"]
+__all__ = ["ParsedShard", "ShardReader", "Shards", "parse_shards", "read_labels", "store_labels"]
 
 
 class ShardReader(Protocol):
@@ -95,14 +95,14 @@ class ParsedFiles:
                 error = found
         files: dict[int, str | None] = {id(None): None}
         for labels in sink.labels:
-            files[id(labels)] = None if labels is None else files.get(id(labels)) or _store_labels(labels, folder)
+            files[id(labels)] = None if labels is None else files.get(id(labels)) or store_labels(labels, folder)
         return ParsedShard(
             sink.runs, sink.maxima, tuple(None if each is None else store_array(folder, each) for each in sink.ids),
             tuple(files[id(labels)] for labels in sink.labels), facts, reader.report.counts, error,
         )  # fmt: skip
 
 
-def _store_labels(labels: pa.Array, folder: str) -> str:
+def store_labels(labels: pa.Array, folder: str) -> str:
     """Write labels to a file of the scratch folder."""
     path = os.path.join(folder, f"{uuid.uuid4().hex}.arrow")
     with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, pa.schema([("label", labels.type)])) as writer:
@@ -110,7 +110,8 @@ def _store_labels(labels: pa.Array, folder: str) -> str:
     return path
 
 
-def _read_labels(path: str) -> pa.Array:
+def read_labels(path: str) -> pa.Array:
+    """Return the labels in a file, mapped into memory."""
     with pa.memory_map(path) as file, pa.ipc.open_file(file) as reader:
         return pa.concat_arrays([reader.get_batch(k).column(0) for k in range(reader.num_record_batches)])
 
@@ -182,7 +183,7 @@ class Shards(StoredRows):
     """
 
     def __init__(self, rounds: Rounds, parts: Sequence[ParsedShard], bounds: Sequence[int]) -> None:
-        self._rounds, self._parts = rounds, parts
+        self.rounds, self._parts = rounds, parts
         self._dims = max(len(part.maxima) for part in parts)
         self.bounds = bounds
         self.facts = [part.facts for part in parts]
@@ -205,7 +206,7 @@ class Shards(StoredRows):
         """Merge the labels of a dimension, and rank those of each task among them."""
         names, codes = LabelEncoder(), []
         for path in files:
-            found = np.zeros(0, np.int64) if path is None else names.codes(_read_labels(path))
+            found = np.zeros(0, np.int64) if path is None else names.codes(read_labels(path))
             codes.append(found.astype(np.int32))
         self.labels[dim], rank = names.finish()
         self._ranks[dim] = rank[np.concatenate(codes)]
@@ -242,15 +243,15 @@ class Shards(StoredRows):
             for run in part.runs
         ]
         shown = [piece.by_rank(self._ranks) for piece in pieces]
-        bounds = bound_ranges(shown, maxima[0] + 1, self._rounds.slots, self._rounds.memory_limit)
-        pack = self._rounds.pack
+        bounds = bound_ranges(shown, maxima[0] + 1, self.rounds.slots, self.rounds.memory_limit)
+        pack = self.rounds.pack
         target = FileTarget(os.fspath(folder), profile, tuple(dims), dtype, dtypes, tuple(range(len(dims))))
         work = MergedRows(
             pieces, tuple(None if each is None else pack(each) for each in self._ranks), target, weighted, duplicates,
             fill_value, mean, tuple(None if each is None else pack(each) for each in numbers),
         )  # fmt: skip
         files: list[DataFile] = []
-        for found in self._rounds.run([], work, bounds):
+        for found in self.rounds.run([], work, bounds):
             if found.cell is not None:
                 raise duplicate_error(found.cell, describe)
             stored = sum(file.rows for file in found.files)

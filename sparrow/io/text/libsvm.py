@@ -10,6 +10,7 @@ and go straight to the writers: memory is bounded by a few blocks. Two facts are
 
 from __future__ import annotations
 
+import itertools
 import operator
 import os
 import re
@@ -17,7 +18,7 @@ import shlex
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
@@ -31,16 +32,20 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.casting import MAX_STORED_INTEGER, find_unrepresentable
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, assigned_dims, check_dtype
+from sparrow.engines.cluster import FileTarget, Rounds, StoredRun, cut_chunks, store_array, store_columns
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
 from sparrow.io.base.layout import is_number
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, shared
+from sparrow.io.base.run_sink import RunSink
 from sparrow.io.base.sample import Sample, Stage
+from sparrow.io.base.shards import parse_shards, read_labels, store_labels
 from sparrow.io.base.source import Source, TextBlock, compression_of, open_sources, read_blocks, total_size
 from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.text.extreme_header import HeaderLines, find_bad_label
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize
+from sparrow.plan import Scan
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.progress import bar
@@ -158,8 +163,15 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
         sources = open_sources(self.src)
         with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
             ingest = _Ingest(folder, self, stack)
-            for piece in stack.enter_context(closing(_parse_blocks(sources, self))):
-                ingest.write(piece, total_size(sources))
+            shards = stack.enter_context(parse_shards(self, sources, folder, lambda: None))
+            if shards is None or None in shards.facts:  # files with a header must all have the same
+                self.report.clear()
+                for piece in stack.enter_context(closing(_parse_blocks(sources, self))):
+                    ingest.write(piece, total_size(sources))
+            else:
+                ingest.rounds = shards.rounds
+                for stored in itertools.chain.from_iterable(shards.facts):
+                    ingest.write(stored, None)
             self._take_sizes()  # of a header without rows
             if ingest.labels_alone and self.n_features is None:
                 raise IngestError(
@@ -173,6 +185,20 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
             warnings.warn(f"{', '.join(source.name for source in sources)}: there are no rows", stacklevel=2)
         progress.write_note(ingest.summary())
         return os.fspath(self.dst)
+
+    def parse_shard(self, sources: Sequence[Source], state: None, sink: RunSink) -> list[_StoredBlock] | None:
+        """Return the blocks of some of the files; None if they have a header."""
+        out, waiting, nbytes = list[_StoredBlock](), list[_ParsedBlock](), 0
+        with closing(_parse_blocks(list(sources), self)) as found:
+            for block in found:
+                if self.headers.header is not None:
+                    return None
+                waiting.append(block)
+                nbytes += block.rows.nbytes + block.indices.nbytes + block.values.nbytes + block.texts.nbytes
+                if nbytes > sink.budget:
+                    out.append(_store_blocks(waiting, sink.folder))
+                    waiting, nbytes = [], 0
+        return [*out, _store_blocks(waiting, sink.folder)] if waiting else out
 
     def _take_sizes(self) -> None:
         """Use the sizes of a header."""
@@ -268,6 +294,67 @@ class _ParsedBlock:
     unlabelled: _Location | None
     at_limit: _Location | None
     advance: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _StoredBlock:
+    """Parsed blocks of a task, in files of the scratch folder."""
+
+    run: StoredRun | None
+    """The elements, by row in the block and index in the text; None if there are none."""
+    labels: Any
+    texts: str
+    """File of the label texts."""
+    qids: Any
+    smallest: int
+    largest: int
+    several: bool
+    unlabelled: _Location | None
+    at_limit: _Location | None
+
+
+def _store_blocks(blocks: list[_ParsedBlock], folder: str) -> _StoredBlock:
+    """Write blocks to files as one."""
+    starts = np.cumsum([0, *(len(block.labels) for block in blocks)])
+    rows = [block.rows + start for block, start in zip(blocks, starts, strict=False)]
+    columns = [np.concatenate(each) for each in (rows, [b.indices for b in blocks], [b.values for b in blocks])]
+    qids = None
+    if any(block.qids is not None for block in blocks):
+        qids = np.concatenate([np.zeros(len(b.labels), np.int64) if b.qids is None else b.qids for b in blocks])
+    return _StoredBlock(
+        store_columns(columns, folder) if rows and len(columns[0]) else None,
+        store_array(folder, np.concatenate([block.labels for block in blocks])),
+        store_labels(pa.concat_arrays([block.texts for block in blocks]), folder),
+        None if qids is None else store_array(folder, qids),
+        min((block.smallest for block in blocks if block.largest >= 0), default=-1),
+        max(block.largest for block in blocks),
+        any(block.several for block in blocks),
+        next((block.unlabelled for block in blocks if block.unlabelled is not None), None),
+        next((block.at_limit for block in blocks if block.at_limit is not None), None),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShiftedBlocks:
+    """Write the elements of stored blocks to data files."""
+
+    runs: tuple[StoredRun, ...]
+    offsets: tuple[int, ...]
+    """Row of the first one of each block."""
+    base: int
+    """Index of the first feature."""
+    target: FileTarget
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> list[storage.DataFile]:
+        """Write the blocks [start, stop); return the files."""
+        return self.target.write(self._blocks(start, stop))
+
+    def _blocks(self, start: int, stop: int) -> Iterator[Block]:
+        for number in range(start, stop):
+            for found in self.runs[number].read(0, MAX_DIMENSION_SIZE):
+                rows, columns = (column.astype(np.int64, copy=False) for column in found.coords)
+                assert found.values is not None
+                yield Block((rows + self.offsets[number], columns - self.base), found.values)
 
 
 def _parse_blocks(sources: list[Source], options: Libsvm) -> Generator[_ParsedBlock]:
@@ -458,6 +545,10 @@ class _Ingest:
         self._x = self._writer("X", _DIMS, options.kind)
         self._y = self._writer("y", _DIMS[:1], np.dtype(np.float64))
         self._qid: storage.TensorWriter | None = None
+        self.rounds: Rounds | None = None
+        """Runs the tasks that write what tasks have parsed."""
+        self._stored: list[tuple[StoredRun, int]] = []
+        """Elements that tasks have parsed, and the row of the first one of each block."""
 
     def _writer(self, name: str, dims: tuple[str, ...], dtype: np.dtype[Any]) -> storage.TensorWriter:
         folder = self._folder / name
@@ -465,21 +556,26 @@ class _Ingest:
         writer = storage.TensorWriter(folder, dims=dims, dtype=dtype, profile=self._options.profile)
         return self._stack.enter_context(writer)
 
-    def write(self, piece: _ParsedBlock, size: int | None) -> None:
+    def write(self, piece: _ParsedBlock | _StoredBlock, size: int | None) -> None:
         """Write a block; ``size`` is the size of the whole input, if known."""
-        if self.rows == 0 and size is not None:
+        if self.rows == 0 and size is not None and isinstance(piece, _ParsedBlock):
             self._check_disk(piece, size)
         self._base = self._options.base if self._base is None else self._base
         self._settle_base(piece)
         self._several |= piece.several or self._options.headers.header is not None
         self._unlabelled = self._unlabelled or piece.unlabelled
-        self._texts.write(piece.texts)
+        self._texts.write(piece.texts if isinstance(piece, _ParsedBlock) else read_labels(piece.texts))
         count = len(piece.labels)
-        offset = np.int64(self.rows)
-        wide = self.rows + count > 2**31
-        rows = piece.rows + (offset if wide else np.int32(offset))
-        cols = piece.indices if self._base != 1 else piece.indices - piece.indices.dtype.type(1)
-        self._x.write(Block((rows, cols), piece.values))
+        if isinstance(piece, _ParsedBlock):
+            offset = np.int64(self.rows)
+            wide = self.rows + count > 2**31
+            rows = piece.rows + (offset if wide else np.int32(offset))
+            cols = piece.indices if self._base != 1 else piece.indices - piece.indices.dtype.type(1)
+            self._x.write(Block((rows, cols), piece.values))
+            self._count += len(piece.values)
+        elif piece.run is not None:
+            self._stored.append((piece.run, self.rows))
+            self._count += piece.run.count
         if not self._several:
             self._y.write(_nonzero(piece.labels, self.rows))
         if piece.qids is not None:
@@ -487,11 +583,10 @@ class _Ingest:
                 self._qid = self._writer("qid", _DIMS[:1], np.dtype(np.int64))
             self._qid.write(_nonzero(piece.qids, self.rows))
         self.rows += count
-        self._count += len(piece.values)
         self._largest = max(self._largest, piece.largest)
         emit("io.libsvm_block", rows=count)
 
-    def _settle_base(self, piece: _ParsedBlock) -> None:
+    def _settle_base(self, piece: _ParsedBlock | _StoredBlock) -> None:
         """Decide the base, or revise it."""
         if self._options.base is not None or piece.largest < 0:
             return
@@ -540,7 +635,8 @@ class _Ingest:
         if self._options.n_features is not None:
             self._width = self._options.n_features
         x = Schema((self.rows, self._width), _DIMS, self._options.kind)
-        self._create("X", x, self._rewrite_shifted(self._x.finish()), extra={"index_base": self._base})
+        files = self._rewrite_shifted(self._x.finish()) if self.rounds is None else self._write_stored(x)
+        self._create("X", x, files, extra={"index_base": self._base})
         if self._several:
             self._finish_labels()
         else:
@@ -549,6 +645,19 @@ class _Ingest:
             self._create("qid", Schema((self.rows,), _DIMS[:1], np.dtype(np.int64)), self._qid.finish())
         members = {"X": {"index_base": self._base}, "y": {}} | ({"qid": {}} if self._qid is not None else {})
         storage.write_bundle(self._folder, members, {"format": "libsvm"})
+
+    def _write_stored(self, x: Schema) -> list[storage.DataFile]:
+        """Write the elements that tasks have parsed in tasks."""
+        assert self.rounds is not None
+        assert self._base is not None
+        if not self._stored:
+            return []
+        runs, offsets = zip(*self._stored, strict=True)
+        folder = os.fspath(self._folder / "X")
+        target = FileTarget(folder, self._options.profile, _DIMS, x.dtype, x.coordinate_dtypes, (0, 1))
+        bounds = cut_chunks([run.count for run in runs], self.rounds.slots)
+        found = self.rounds.run([], ShiftedBlocks(runs, offsets, self._base, target), bounds)
+        return [file for files in found for file in files]
 
     def _create(self, name: str, schema: Schema, files: list[storage.DataFile], **more: Any) -> None:
         storage.create(
