@@ -62,6 +62,7 @@ def count_values(values: Any) -> Any:
     """Return values, after counting them."""
     values = np.asarray(values)
     COUNTED[0] += values.size
+    return values * 1
 
 
 @dataclass(frozen=True)
