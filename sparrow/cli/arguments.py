@@ -152,7 +152,7 @@ def format_shape(dims: Iterable[str], shape: Iterable[int]) -> str:
 
 def interruptible(work: Callable[[], T]) -> T:
     """Run ``work`` on another thread, so that Ctrl-C works while DuckDB is busy."""
-    from sparrow.runtime.thread_pool import DetachedTask
+    from sparrow.runtime.threads import DetachedTask
 
     def run() -> T:
         emit("cli.query")

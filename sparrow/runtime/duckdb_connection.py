@@ -25,7 +25,7 @@ import pyarrow as pa
 from sparrow.errors import NotFoundError, SparrowError, StorageError
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.foreign_errors import find_errno, is_interrupt
-from sparrow.runtime.thread_pool import DetachedTask
+from sparrow.runtime.threads import DetachedTask
 from sparrow.runtime.tuning import tuning
 
 if TYPE_CHECKING:

@@ -6,30 +6,19 @@ however deep calls nest, and no worker ever waits for another.
 
 from __future__ import annotations
 
-import _thread as _thread_module
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 from sparrow.runtime import settings
+from sparrow.runtime.threads import BackgroundThread, Pool, Waiters
 
-__all__ = [
-    "BackgroundThread",
-    "DetachedTask",
-    "Pool",
-    "background_thread",
-    "is_abandoned",
-    "isolate",
-    "ordered_map",
-    "worker_local",
-]
+__all__ = ["background_thread", "is_abandoned", "isolate", "ordered_map", "worker_local"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -117,112 +106,6 @@ def worker_local() -> SimpleNamespace:
     return own
 
 
-def _call_elsewhere(work: Callable[[], R]) -> R:
-    """Return the result of a call on another thread, started without locks of Python."""
-    found: list[R] = []
-    failed: list[BaseException] = []
-    ended = _thread_module.allocate_lock()
-    ended.acquire()
-
-    def call() -> None:
-        try:
-            found.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised below
-            failed.append(error)
-        ended.release()
-
-    _thread_module.start_new_thread(call, ())
-    ended.acquire()
-    if failed:
-        raise failed[0]
-    return found[0]
-
-
-class Pool(ThreadPoolExecutor):
-    """Thread pool that survives Ctrl-C while it starts a thread."""
-
-    is_shut_down = False
-    """Whether the pool must be replaced."""
-
-    def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-        """Submit a call and return its future.
-
-        Ctrl-C while a thread starts would leave one that waits for the locks of its start, and the process with it when
-        it exits. So the main thread, where Python raises it, lets another one start threads. Ctrl-C while it waits for
-        that shuts the pool down after its pending work.
-        """
-        submit = partial(super().submit, work, *args, **kwargs)
-        try:
-            if len(self._threads) < self._max_workers and threading.current_thread() is threading.main_thread():
-                return _call_elsewhere(submit)
-            return submit()
-        except KeyboardInterrupt:
-            self.is_shut_down = True
-            self.shutdown(wait=False)
-            raise
-
-
-class BackgroundThread(Pool):
-    """Background thread that runs calls in order, under the caller's settings."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(1, name)
-
-    def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-        """Submit a call and return its future."""
-        return super().submit(copy_context().run, work, *args, **kwargs)
-
-
-class DetachedTask(Generic[R]):
-    """Call on a daemon thread, which the interpreter does not wait for at exit.
-
-    Ctrl-C may hit the waiting thread anywhere. Futures and conditions acquire their locks in Python code, so an
-    interrupt between acquire and release would deadlock the other side; this class waits for a bare lock.
-    """
-
-    def __init__(self, work: Callable[[], R], name: str) -> None:
-        self._work, self._name = work, name
-        self._ended = threading.Lock()
-        self._ended.acquire()
-        self._begun = self._dropped = False
-        self._error: BaseException | None = None
-        self._result: R
-        self.done = False
-
-    def start(self) -> None:
-        """Start the thread."""
-        threading.Thread(target=copy_context().run, args=(self._run,), name=self._name, daemon=True).start()
-
-    def _run(self) -> None:
-        self._begun = True
-        try:
-            if not self._dropped:
-                self._result = self._work()
-        except BaseException as error:  # noqa: BLE001 - raised by result()
-            self._error = error
-        self.done = True
-        self._ended.release()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for the end of the call, at most ``seconds``."""
-        if not self.done:
-            self._ended.acquire(timeout=seconds)
-
-    def drop(self) -> bool:
-        """Cancel the call if it has not started; return whether it is not running."""
-        self._dropped = True
-        return self.done or not self._begun
-
-    def result(self) -> R:
-        """Return the result of the finished call, or raise its error."""
-        if self._error is not None:
-            try:
-                raise self._error
-            finally:
-                self._error = None  # its traceback refers to this frame: break the cycle
-        return self._result
-
-
 def background_thread(name: str) -> BackgroundThread | None:
     """Return a background thread, or None if only one thread is allowed."""
     return BackgroundThread(name) if settings.current().threads > 1 and _job() is None else None
@@ -262,8 +145,7 @@ class _Job(Generic[T, R]):
         self._work = work
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        """Acquired directly, not through the condition, whose Python code Ctrl-C could interrupt while locked."""
-        self._changed = threading.Condition(self._lock)
+        self._waiters = Waiters()
         self._waiting: deque[_Task[T, R]] = deque()
         self._workers = 0
         """Number of workers that serve the job or were asked to."""
@@ -302,9 +184,7 @@ class _Job(Generic[T, R]):
         else:
             if self._busy and not task.done:
                 self._request_worker()
-            with self._lock:
-                while not task.done:
-                    self._changed.wait()
+            self._waiters.wait_until(lambda: task.done)
         if task.error is not None:
             try:
                 raise task.error
@@ -319,8 +199,7 @@ class _Job(Generic[T, R]):
             return  # the workers belong to the parent process
         with self._lock:
             self._waiting.clear()
-            while self._running:
-                self._changed.wait()
+        self._waiters.wait_until(lambda: not self._running)
         self._own.clear()
         self._spare.clear()
         del self._work  # a worker about to leave the job must not keep the caller's objects alive
@@ -347,7 +226,7 @@ class _Job(Generic[T, R]):
                         self._awaited = None
                     del task
                     if awaited or self.closed:
-                        self._changed.notify_all()
+                        self._waiters.notify()
         finally:
             _thread.job = None
 

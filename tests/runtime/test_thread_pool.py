@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import gc
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, cast
 from weakref import WeakSet
 
 import pytest
 
 import sparrow as sp
-from sparrow.runtime import settings, thread_pool
+from sparrow.runtime import settings, thread_pool, threads
 from sparrow.runtime.thread_pool import background_thread, is_abandoned, ordered_map
 
 TIMEOUT_SECONDS = 60
@@ -265,8 +268,8 @@ def test_workers_inherit_settings() -> None:
         assert next(ordered_map(lambda _: list(ordered_map(threads, range(3), 2)), [0], 2)) == [41] * 3
         thread = background_thread("sparrow-test")
         assert thread is not None
-        with thread:
-            assert thread.submit(threads, 0).result(TIMEOUT_SECONDS) == 41
+        assert thread.submit(threads, 0).result() == 41
+        thread.shutdown()
     close(results)
 
 
@@ -354,11 +357,88 @@ def test_the_main_thread_starts_no_threads(monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", record)
         assert list(ordered_map(str, range(50), 3)) == [str(k) for k in range(50)]
-        pool = thread_pool.BackgroundThread("background")
+        pool = threads.BackgroundThread("background")
         assert pool.submit(lambda: settings.current().threads).result() == settings.current().threads
         pool.shutdown()
     assert starters
     assert threading.main_thread() not in starters  # Python raises Ctrl-C there, amid the locks of a start
+
+
+_WAITING = {
+    module.__file__ for module in (thread_pool, threads, threading, concurrent.futures.thread, concurrent.futures._base)
+}
+"""Code that submits and waits."""
+
+
+@contextmanager
+def interrupt_at(number: int, kind: str) -> Iterator[None]:
+    """Raise ``KeyboardInterrupt`` at an event of the code that submits and waits."""
+    seen = 0
+
+    def trace(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal seen
+        seen += event == kind and frame.f_code.co_filename in _WAITING
+        if seen > number:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def ends(work: Callable[[], Any]) -> bool:
+    """Return whether a call ends in time."""
+    task = threads.DetachedTask(work, "sparrow-test")
+    task.start()
+    task.wait(TIMEOUT_SECONDS)
+    if task.done:
+        task.result()
+    return task.done
+
+
+@pytest.mark.parametrize("kind", ["call", "return"])  # where Python handles signals; between lines it need not
+def test_ctrl_c_anywhere_leaves_results_in_order(kind: str) -> None:
+    interrupted = 0
+    started: SimpleQueue[int] = SimpleQueue()
+
+    def work(item: int) -> int:
+        started.put(item)
+        return item
+
+    def items() -> Iterator[int]:
+        for item in range(20):
+            yield item
+            with suppress(Empty):
+                started.get(timeout=0.001)  # workers start some items and the caller others
+
+    for number in range(0, 700, 7):
+        try:
+            with interrupt_at(number, kind):
+                assert list(ordered_map(work, items(), 3)) == list(range(20))
+        except KeyboardInterrupt:
+            interrupted += 1
+        assert ends(lambda: list(ordered_map(work, items(), 3))), f"a thread waits after Ctrl-C at event {number}"
+    assert interrupted > 4
+
+
+@pytest.mark.parametrize("kind", ["call", "return"])  # where Python handles signals; between lines it need not
+def test_ctrl_c_anywhere_leaves_no_thread_waiting(kind: str) -> None:
+    interrupted = 0
+    for number in range(0, 400, 3):
+        pool = threads.BackgroundThread("sparrow-test")
+        assert pool.submit(int).result() == 0
+        try:
+            with interrupt_at(number, kind):
+                assert [task.result() for task in [pool.submit(int) for _ in range(4)]] == [0] * 4
+        except KeyboardInterrupt:
+            interrupted += 1
+        assert ends(pool.shutdown), f"a thread waits after Ctrl-C at event {number}"
+    assert interrupted > 4
 
 
 FORK = """

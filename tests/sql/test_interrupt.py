@@ -17,7 +17,7 @@ import pytest
 import sparrow as sp
 import sparrow.testing
 from sparrow import engines
-from sparrow.runtime import duckdb_connection, thread_pool
+from sparrow.runtime import duckdb_connection, threads
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -96,7 +96,7 @@ class _Query:
         self.interrupted.set()
 
 
-_WAITING = {duckdb_connection.__file__, thread_pool.__file__, threading.__file__}
+_WAITING = {duckdb_connection.__file__, threads.__file__, threading.__file__}
 """Code that waits for a query. While objects are collected Python drops errors, Ctrl-C too."""
 
 
@@ -108,8 +108,8 @@ def _run_traced(trace: Any, query: Any) -> None:
 @pytest.mark.parametrize("kind", ["call", "line", "return"])
 @pytest.mark.parametrize("begun", [False, True])
 def test_interrupt_anywhere_ends_the_query(kind: str, begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = thread_pool.DetachedTask.wait
-    monkeypatch.setattr(thread_pool.DetachedTask, "wait", lambda self, seconds: inner(self, seconds / 100))
+    inner = threads.DetachedTask.wait
+    monkeypatch.setattr(threads.DetachedTask, "wait", lambda self, seconds: inner(self, seconds / 100))
     for number in range(25):
         query: Any = _Query()
         seen = 0

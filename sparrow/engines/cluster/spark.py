@@ -10,8 +10,8 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from sparrow.engines.cluster.schedulers import call_packed, check_reachable, mis
 from sparrow.errors import InvalidValueError, MissingDependencyError, WorkerError
 from sparrow.runtime import settings
 from sparrow.runtime.events import emit
+from sparrow.runtime.threads import DetachedTask
 
 __all__ = ["Spark", "check_java", "connect"]
 
@@ -46,14 +47,14 @@ class Spark:
         An error is raised when the tasks of the round have ended: Spark would run a task that raises again.
         """
         run, tag = _partition_function(pickle.dumps((function, shared))), f"sparrow-{uuid.uuid4().hex}"
-        with ThreadPoolExecutor(1) as executor:
-            job = executor.submit(_run_job, self._session, run, count, tag)
-            try:
-                emit("cluster.wait", tasks=count)
-                rows = job.result()
-            except BaseException:
-                self._cancel(job, tag)
-                raise
+        job = DetachedTask(partial(_run_job, self._session, run, count, tag), "sparrow-spark")
+        job.start()
+        try:
+            emit("cluster.wait", tasks=count)
+            rows = job.result()
+        except BaseException:
+            self._cancel(job, tag)
+            raise
         results = {}
         for number, answer in rows:
             results[number], error = pickle.loads(answer)
@@ -63,11 +64,11 @@ class Spark:
                 raise error
         return [results[number] for number in range(count)]
 
-    def _cancel(self, job: Future[Any], tag: str) -> None:
+    def _cancel(self, job: DetachedTask[Any], tag: str) -> None:
         """Cancel a job; it may not have started yet."""
-        while not job.done():
+        while not job.drop():
             self._session.interruptTag(tag)
-            wait([job], timeout=0.1)
+            job.wait(0.1)
 
 
 def _run_job(session: Any, run: Any, count: int, tag: str) -> list[Any]:

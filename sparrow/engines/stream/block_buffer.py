@@ -11,6 +11,7 @@ from sparrow.core.schema import Schema
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex
 from sparrow.runtime import buffer_pool, memory
+from sparrow.runtime.threads import Waiters
 
 __all__ = ["BlockBuffer"]
 
@@ -37,8 +38,9 @@ class BlockBuffer:
         self._early: dict[int, Block] = {}
         """Blocks that arrived before their turn, by number."""
         self._count = self._turn = self._writing = 0
-        self._lock = threading.RLock()  # reentrant, as in sparrow.runtime.thread_pool
-        self._changed = threading.Condition(self._lock)
+        self._is_growing = False
+        """Whether a thread waits to move the arrays, and copies what comes meanwhile."""
+        self._lock, self._waiters = threading.Lock(), Waiters()
 
     def put(self, number: int, block: Block) -> None:
         """Add a block, and copy all blocks whose turn has come."""
@@ -46,17 +48,28 @@ class BlockBuffer:
             self._early[number] = block
         while True:
             with self._lock:
-                own = self._early.pop(self._turn, None)
+                own = None if self._is_growing else self._early.get(self._turn)
                 if own is None:
                     return
-                arrays, start = self._allocate(own)
-                self._turn += 1
-                self._writing += 1
-            rest = own.rest if isinstance(own, CSRBlock) and len(arrays) < len(self._arrays) else own
-            rest.write(arrays, start, start + own.count)
-            with self._lock:
-                self._writing -= 1
-                self._changed.notify_all()
+                must_wait = self._writing > 0 and self._count + own.count > self._arrays[-1].count
+                if must_wait:
+                    self._is_growing = True
+                else:
+                    del self._early[self._turn]
+                    arrays, start = self._allocate(own)
+                    self._turn += 1
+                    self._writing += 1
+            if must_wait:
+                self._waiters.wait_until(lambda: not self._writing)
+                self._is_growing = False
+                continue
+            try:
+                rest = own.rest if isinstance(own, CSRBlock) and len(arrays) < len(self._arrays) else own
+                rest.write(arrays, start, start + own.count)
+            finally:
+                with self._lock:
+                    self._writing -= 1
+                self._waiters.notify()
 
     def _allocate(self, block: Block) -> tuple[list[NDArray[Any]], int]:
         """Return the arrays for the next block, and its offset in them.
@@ -65,8 +78,6 @@ class BlockBuffer:
         """
         self._room.grow(block.count * self._width)
         start, stop = self._count, self._count + block.count
-        while stop > self._arrays[-1].count and self._writing:
-            self._changed.wait()
         if stop > self._arrays[-1].count:
             self._arrays = [cells.grow(max(stop, 2 * start), start) for cells in self._arrays]
         cells = self._arrays

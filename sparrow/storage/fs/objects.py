@@ -16,7 +16,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from fnmatch import fnmatchcase
@@ -26,7 +25,7 @@ import pyarrow as pa
 
 from sparrow.errors import ExistsError, InvalidValueError, NotFoundError, StorageError, UnsupportedError
 from sparrow.runtime import settings
-from sparrow.runtime.thread_pool import Pool
+from sparrow.runtime.threads import Pool, Task
 from sparrow.storage.fs import staging
 from sparrow.storage.fs.credentials import (
     check_process,
@@ -72,7 +71,7 @@ class ObjectStore:
         self._scheme = root.partition("://")[0]
         self._options = dict(options)
         self._store = connect(root, options)
-        self._fetched: OrderedDict[tuple[ByteRange, Version | None], Future[tuple[bytes, Version]]] = OrderedDict()
+        self._fetched: OrderedDict[tuple[ByteRange, Version | None], Task[tuple[bytes, Version]]] = OrderedDict()
         self._guard = threading.Lock()
 
     @classmethod
@@ -372,7 +371,7 @@ class ObjectStore:
                 if (piece, version) not in self._fetched:
                     self._fetched[piece, version] = _pool().submit(copy_context().run, self._fetch, piece)
             while sum(length for (_, _, length), _ in self._fetched) > tuning().prefetch_bytes:
-                self._fetched.popitem(last=False)[1].cancel()
+                self._fetched.popitem(last=False)[1].drop()
 
     def delta_options(self) -> dict[str, str] | None:
         """Return the options as they were passed."""

@@ -8,7 +8,6 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +21,8 @@ from sparrow.errors import DuplicateError, InvalidValueError, ShapeError, Storag
 from sparrow.kernels.coo import Block, concat_blocks, is_sorted
 from sparrow.relations.arrow import as_arrow
 from sparrow.runtime import memory
-from sparrow.runtime.thread_pool import BackgroundThread, background_thread
+from sparrow.runtime.thread_pool import background_thread
+from sparrow.runtime.threads import BackgroundThread, Task
 from sparrow.storage.fs.failures import write_error
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.traffic import count_files
@@ -86,7 +86,7 @@ class HashingFile:
         self._pieces: list[tuple[int, int, int]] = []
         self._tail: list[bytes] = []
         self._pool = background_thread("sparrow-file")
-        self._pending: deque[tuple[Future[None], int]] = deque()
+        self._pending: deque[tuple[Task[None], int]] = deque()
         self._pending_bytes = 0
         limits = tuning()
         self._max_pending_bytes = min(int(memory.limit() // limits.write_behind_share), limits.write_behind_bytes)
@@ -151,7 +151,7 @@ class HashingFile:
 
         Raise the error of a failed write.
         """
-        while self._pending and (self._pending_bytes > most or self._pending[0][0].done()):
+        while self._pending and (self._pending_bytes > most or self._pending[0][0].done):
             done, size = self._pending.popleft()
             self._pending_bytes -= size
             done.result()
@@ -161,7 +161,7 @@ class HashingFile:
         self._ended = True
         self._pending.clear()
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            self._pool.shutdown(drop=True)
             self._pool = None
 
     def tell(self) -> int:
@@ -278,7 +278,7 @@ class TensorWriter:
         self._last: tuple[int, ...] | None = None
         self._files: list[DataFile] = []
         self._pool: BackgroundThread | None = None
-        self._running: Future[Any] | None = None
+        self._running: Task[Any] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -357,7 +357,7 @@ class TensorWriter:
     def abort(self) -> None:
         """Delete everything this writer has written."""
         if self._running is not None:
-            self._running.exception()
+            self._running.wait()
             self._running = None
         self._stop()
         if self._open is not None:
@@ -383,7 +383,7 @@ class TensorWriter:
             try:
                 running.result()
             except BaseException:
-                if not running.done():  # interrupted while waiting: abort() waits for it
+                if not running.done:  # interrupted while waiting: abort() waits for it
                     self._running = running
                 raise
 

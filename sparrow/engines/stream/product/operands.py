@@ -34,6 +34,7 @@ from sparrow.plan.estimates import estimate_nnz
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import events, memory, progress
+from sparrow.runtime.threads import Waiters
 from sparrow.sorting import SpilledBlocks, SpillFile
 
 __all__ = [
@@ -321,7 +322,7 @@ _products: ContextVar[int] = ContextVar("sparrow_products_of_plan", default=1)
 """Number of products of the plan that is lowered."""
 
 _rooms: weakref.WeakSet[_Room] = weakref.WeakSet()
-_changed = threading.Condition(threading.RLock())
+_lock, _waiters = threading.RLock(), Waiters()
 
 
 @contextlib.contextmanager
@@ -362,7 +363,7 @@ class _Room(memory.Reservation):
     def __init__(self, what: str, remedy: str, owner: int) -> None:
         super().__init__(what, remedy)
         self._owner = owner
-        with _changed:
+        with _lock:
             _rooms.add(self)
 
     def grow(self, nbytes: int) -> None:
@@ -373,26 +374,25 @@ class _Room(memory.Reservation):
         TooLargeError
             If they are not available; the reservation is unchanged.
         """
-        limit, deadline = memory.working_bytes(), None
-        with _changed:
-            while self._must_wait(nbytes, limit):
-                now = time.monotonic()
-                deadline = now + tuning().wait_seconds if deadline is None else deadline
-                if now >= deadline:
-                    break
-                events.emit("product.wait", nbytes=nbytes)
-                _changed.wait(tuning().wait_poll_seconds)  # reservations that are collected do not notify
-            super().grow(nbytes)
+        limit, deadline = memory.working_bytes(), time.monotonic() + tuning().wait_seconds
+        while True:
+            with _lock:
+                if not self._must_wait(nbytes, limit) or time.monotonic() >= deadline:
+                    super().grow(nbytes)
+                    return
+            events.emit("product.wait", nbytes=nbytes)
+            # Reservations that are collected do not notify.
+            _waiters.wait_until(lambda: not self._must_wait(nbytes, limit), tuning().wait_poll_seconds)
 
     def resize(self, nbytes: int) -> None:
         """Set the size without a check."""
         super().resize(nbytes)
-        with _changed:
-            _changed.notify_all()
+        _waiters.notify()
 
     def _must_wait(self, nbytes: int, limit: int) -> bool:
         """Return whether plans of other threads hold memory that this one could wait for."""
-        rooms = list(_rooms)
+        with _lock:
+            rooms = list(_rooms)
         if any(room.nbytes for room in rooms if room._owner == self._owner):
             return False
         held = sum(room.nbytes for room in rooms)

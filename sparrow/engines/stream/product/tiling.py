@@ -41,6 +41,7 @@ from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.plan.estimates import estimate_contraction
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
+from sparrow.runtime.threads import Waiters
 
 if TYPE_CHECKING:
     from sparrow.sorting import Segment, SpilledBlocks
@@ -345,8 +346,7 @@ class RowSections(RowTiling):
         self._low, self._high = (np.array([getattr(each, end) for each in partitions]) for end in ("low", "high"))
         self._before = np.cumsum([0, *(each.products for each in partitions)])
         self._counts = Counter(each.section for each in partitions)
-        self._lock = threading.RLock()  # not a Condition's own lock: see sparrow.runtime.thread_pool
-        self._changed = threading.Condition(self._lock)
+        self._lock, self._waiters = threading.RLock(), Waiters()
         self._section, self._users, self._rest = -1, 0, 0
         """Section in memory, threads that use it, and partitions of it that are not computed yet."""
         self._loaded: tuple[CSROperand, ProductKernels] | None = None
@@ -463,16 +463,12 @@ class RowSections(RowTiling):
     ) -> T:
         """Return the result for rows of a partition, as soon as its section is in memory."""
         section = partition.section
-        with self._lock:
-            waited = False
-            while self._section != section and (self._users or (self._rest > 0 and not waited)):
-                waited = not self._users
-                self._changed.wait(tuning().section_wait_seconds if waited else None)
-            if self._section != section:
-                self._load(section)
-            assert self._loaded is not None
-            rhs, kernels = self._loaded
-            self._users += 1
+        self._waiters.wait_until(lambda: self._section == section or not self._users)
+        self._waiters.wait_until(lambda: self._may_use(section), tuning().section_wait_seconds)
+        while (loaded := self._take(section)) is None:
+            self._waiters.wait_until(lambda: not self._users)
+        rhs, kernels = loaded
+        del loaded
         try:
             return function(rhs, kernels, self._read_rows(partition, start, stop, rhs))
         finally:
@@ -480,8 +476,26 @@ class RowSections(RowTiling):
             with self._lock:
                 self._users -= 1
                 self._rest -= stop > partition.high  # other bounds may split its rows
-                self._changed.notify_all()
+                self._waiters.notify()
                 events.emit("product.section_read", section=self._section, rest=self._rest)
+
+    def _may_use(self, section: int) -> bool:
+        """Return whether a section is in memory, or no partition needs the one that is."""
+        with self._lock:
+            return self._section == section or not (self._users or self._rest > 0)
+
+    def _take(self, section: int) -> tuple[CSROperand, ProductKernels] | None:
+        """Return a section, loaded if need be, and count its user.
+
+        None while threads use another one.
+        """
+        with self._lock:
+            if self._section != section:
+                if self._users:
+                    return None
+                self._load(section)
+            self._users += 1
+            return self._loaded
 
     def _read_rows(self, partition: _Partition, start: int, stop: int, rhs: CSROperand) -> LhsRows:
         """Read the rows of a partition with leading coordinates in [start, stop)."""
