@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines, storage
 from sparrow.engines.task_rounds import Rounds, map_array, pack_array
+from sparrow.errors import StorageError
 from sparrow.models.als_data import (
     MemorySource,
     RatingArrays,
@@ -110,7 +111,10 @@ class TableFiles:
 def _write_rows(folder: str, rows: FactorTable) -> str:
     """Write rows to a new file of a folder, and return its name."""
     name = f"{uuid.uuid4().hex}.npy"
-    np.save(os.path.join(folder, name), rows.raw.view(np.ndarray))
+    try:
+        np.save(os.path.join(folder, name), rows.raw.view(np.ndarray))
+    except OSError as error:
+        raise StorageError(f"cannot write factors to {folder!r}: {error.strerror or error}") from error
     storage.count_files(written=rows.raw.nbytes)
     return name
 
@@ -279,11 +283,12 @@ class ClusterSide(RowLayout):
     def __init__(self, rounds: Rounds, scan: Scan, counts: NDArray[np.int64], factors: int, weighted: bool) -> None:
         super().__init__(counts, factors)
         self.scan, self.weighted = scan, weighted
-        self.cut = self._cut(rounds.max_tasks)
+        rows_of_task = max(int(rounds.memory_limit / tuning().als_gather_share) // (4 * factors), 1)
+        self.cut = self._cut(rounds.max_tasks, -(-len(counts) // rows_of_task))
         self.chunk_bounds_file = pack_array(rounds.folder, self.chunk_bounds)
         self.indptr_file = pack_array(rounds.folder, self.indptr)
 
-    def _cut(self, max_tasks: int) -> tuple[int, ...]:
+    def _cut(self, max_tasks: int, min_tasks: int) -> tuple[int, ...]:
         """Return the bounds of tasks of about equal work, in chunks.
 
         They are multiples of a power of 2, so that tasks return few nodes of the sums.
@@ -293,7 +298,7 @@ class ClusterSide(RowLayout):
         if not chunks:
             return (0,)
         products = int(ends[-1]) * self.factors
-        count = min(max(products // tuning().als_task_products, 1), max_tasks, chunks)
+        count = min(max(min(products // tuning().als_task_products, max_tasks), min_tasks, 1), chunks)
         found = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
         grain = 1 << max((chunks // count).bit_length() - 3, 0)
         inner = np.clip((found + grain // 2) // grain * grain, 1, chunks)
@@ -673,7 +678,16 @@ class ClusterBackend:
             side.files(), tuple(shares), fixed.files(), solved.files(), ridge, self._backend, solve,
             None if offsets is None else pack_array(folder, offsets), solved.has_biases, folder,
         )  # fmt: skip
-        found = self._rounds.run([side.scan], work, range(len(shares) + 1))
+        count, done, advanced = self._ratings.count, 0, 0
+
+        def count_tasks(ended: int) -> None:
+            nonlocal done, advanced
+            done += ended
+            advance(count * done // len(shares) - advanced)
+            advanced = count * done // len(shares)
+
+        found = self._rounds.run([side.scan], work, range(len(shares) + 1), count_tasks)
+        advance(count - advanced)
         answers = []
         for share, group in itertools.groupby(zip(shares, found, strict=True), lambda pair: pair[0].first):
             parts = [answer for _, answer in group]
@@ -692,7 +706,6 @@ class ClusterBackend:
         solved.replace_files(folder, [*starts, side.rows], [answer.name for answer in answers])
         if has_biases:
             solved.set_last_column(np.concatenate([np.zeros(0, np.float32), *(answer.last for answer in answers)]))
-        advance(self._ratings.count)
         events.emit("models.half_step")
         return errors.total() or 0.0, _statistics(sums, solved.shape[1])
 

@@ -34,7 +34,9 @@ class ModelsTuning:
         50_000_000, "products", "Ratings times factors of a task of a half step: 0.1 s. Less for two runs here."
     )
     als_row_ratings: int = parameter(8, "ratings", "Ratings that take a task as long as a row without any.")
-    als_gather_share: float = memory_share(8, "Rows of the other table that a task reads for a batch of ratings.")
+    als_gather_share: float = memory_share(
+        8, "Rows that a task solves, and rows of the other table that a batch of ratings needs."
+    )
     als_stream_bytes: int = parameter(128_000_000, "bytes", "Buffers for ratings that are read again in every pass.")
     als_process_bytes: int = parameter(300_000_000, "bytes", "Memory of the process besides tables and ratings.")
     als_float32_condition: float = parameter(

@@ -5,16 +5,17 @@ All schedulers have them, and they cost a task two small files.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Callable
 from contextvars import copy_context
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from sparrow.engines.cluster.tuning import tuning
-from sparrow.runtime.progress import Advance
 
-__all__ = ["RoundProgress", "mark_end", "mark_start"]
+__all__ = ["RoundProgress", "mark_end", "mark_start", "remove_marks"]
 
 
 def mark_start(folder: str, name: str, number: int) -> int:
@@ -30,6 +31,14 @@ def mark_end(folder: str, name: str, number: int) -> None:
         pass
 
 
+def remove_marks(folder: str, name: str, count: int) -> None:
+    """Remove the marks of the tasks of a round that has ended."""
+    for number in range(count):
+        for mark in (f"{name}-{number}", f"{name}-{number}.done"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, mark))
+
+
 class RoundProgress:
     """Advance a bar by the tasks that end, for the length of a block.
 
@@ -43,7 +52,7 @@ class RoundProgress:
         Advances the bar.
     """
 
-    def __init__(self, folder: str, name: str, count: int, advance: Advance) -> None:
+    def __init__(self, folder: str, name: str, count: int, advance: Callable[[int], Any]) -> None:
         self._folder, self._name, self._count, self._advance = folder, name, count, advance
         self._seen, self._ended = 0, threading.Event()
         self._thread = threading.Thread(target=copy_context().run, args=(self._follow,), daemon=True)

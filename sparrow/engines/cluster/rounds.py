@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.cluster.cutting import cut_rows
-from sparrow.engines.cluster.marks import RoundProgress
+from sparrow.engines.cluster.marks import RoundProgress, remove_marks
 from sparrow.engines.cluster.schedulers import Scheduler
 from sparrow.engines.cluster.scratch import Scratch
 from sparrow.engines.cluster.tasks import Job, Work, collect_overrides, run_task
@@ -113,12 +113,25 @@ class Rounds:
         _Packing(buffer, self.pack).dump(value)
         return _PackedObject(buffer.getvalue())
 
-    def run(self, scans: Sequence[Scan], work: Work, bounds: Sequence[int]) -> list[Any]:
+    def run(
+        self, scans: Sequence[Scan], work: Work, bounds: Sequence[int], advance: Callable[[int], Any] | None = None
+    ) -> list[Any]:
         """Run one task per range, and return their results in order.
 
         A progress bar counts them, and :func:`~sparrow.engines.round_profile.collect_rounds` collects what they did.
 
         Results in files exist as long as the scratch folder.
+
+        Parameters
+        ----------
+        scans
+            Scans of the plan that travels with the tasks.
+        work
+            Function of a task.
+        bounds
+            Bounds of the ranges.
+        advance
+            Called with the number of tasks that ended while bars are shown, instead of a bar.
         """
         scheduler, tasks, shared = self._scheduler, len(bounds) - 1, self._scratch.nbytes
         job = Job(
@@ -128,10 +141,11 @@ class Rounds:
         emit("cluster.round", engine=self.engine, tasks=tasks, work=work, folder=self.folder)
         start = time.perf_counter()
         with ExitStack() as stack:
-            advance = stack.enter_context(progress.bar(f"tasks on {self.engine}", tasks, "tasks"))
+            advance = advance or stack.enter_context(progress.bar(f"tasks on {self.engine}", tasks, "tasks"))
             if settings.current().show_progress():
                 stack.enter_context(RoundProgress(self.folder, job.name, tasks, advance))
             answers = scheduler.map(run_task, tasks, job)
+        remove_marks(self.folder, job.name, tasks)
         seconds, name = time.perf_counter() - start, type(work).__name__.lower()
         profiles = [answer.profile for answer in answers]
         record_round(RoundProfile(name, seconds, self._scratch.nbytes - shared, profiles))

@@ -184,10 +184,16 @@ def test_small_fits_run_in_this_process() -> None:
     assert seen == []
 
 
-def test_memory_bounds_the_rows_that_are_gathered(tensors: dict[str, sp.Tensor]) -> None:
-    expected = bits(ALS(**OPTIONS, engine="stream").fit(tensors["both"]))
-    with sparrow.testing.tune("models", als_gather_share=1e9), sp.config(engine="here", cluster=1):
-        assert bits(ALS(**OPTIONS).fit(tensors["both"])) == expected
+def test_memory_bounds_the_rows_of_a_task(tensors: dict[str, sp.Tensor]) -> None:
+    with (
+        sparrow.testing.tune("models", als_gather_share=1e6, als_task_products=10**4),
+        sp.config(cluster=1),
+        sparrow.testing.observe("cluster.round") as seen,
+    ):
+        expected = bits(ALS(**OPTIONS, engine="stream").fit(tensors["both"]))
+        with sp.config(engine="here"):
+            assert bits(ALS(**OPTIONS).fit(tensors["both"])) == expected
+    assert min(details["tasks"] for _, details in seen if type(details["work"]).__name__ == "Rotation") >= 4
 
 
 @pytest.mark.parametrize("biases", [False, True])
