@@ -6,7 +6,7 @@ supports all of them: ``engine=`` selects the engine, never the result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -16,10 +16,12 @@ from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Reduce, Root, Scan
 from sparrow.storage import DataFile
 
-__all__ = ["CostEstimator", "DeviceEngine", "Engine", "EngineName", "TaskEngine", "device_of"]
+__all__ = ["CostEstimator", "DeviceEngine", "Engine", "EngineName", "FoldRange", "TaskEngine", "device_of"]
 
 EngineName: TypeAlias = str
 """Name of a registered engine, or "auto"."""
+FoldRange: TypeAlias = "Callable[[Iterator[Block]], tuple[Any, ...]]"
+"""Function of the elements of a range, in blocks of any order, that returns arrays. It pickles by name."""
 
 
 class Engine(Protocol):
@@ -117,6 +119,12 @@ class TaskEngine(Protocol):
         """Write the elements of a scan to data files; None if this process should.
 
         ``order`` is the dimension of each axis, for files of a derived sort order.
+        """
+
+    def fold_ranges(self, scan: Scan, function: FoldRange) -> Iterator[tuple[Any, ...]] | None:
+        """Apply a function to the elements of ranges; None if this process should.
+
+        The arrays exist until the next ones are asked for.
         """
 
 

@@ -198,6 +198,8 @@ class RepeatedProduct:
         self.rows: PersistedRows | None = None
         self.refusal = ""
         """Why rows are not persisted; empty if they may be."""
+        self.files_refusal = ""
+        """Why rows are not written to files of a cluster; empty if they may be."""
         self.used = 0
         """Time of the last product, in products of the process."""
         self._reservation = memory.Reservation("rows persisted for products", "")

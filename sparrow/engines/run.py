@@ -15,7 +15,7 @@ from sparrow.core.schema import check_array_ndim
 from sparrow.engines.choice import PersistedProduct, choose, given_engine
 from sparrow.engines.explain import Plan, PlanTree
 from sparrow.engines.fallback import lower_with_fallback
-from sparrow.engines.protocol import Engine, TaskEngine
+from sparrow.engines.protocol import Engine, FoldRange, TaskEngine
 from sparrow.engines.registry import STREAM
 from sparrow.engines.repeats import RepeatedProducts
 from sparrow.engines.stream import lower, scan_reader
@@ -32,7 +32,7 @@ from sparrow.storage import DataFile, Snapshot
 
 __all__ = [
     "count_nnz", "evaluate", "evaluate_array", "evaluate_dense", "evaluate_element", "evaluate_many", "explain",
-    "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all", "write_files", "write_order",
+    "fold_ranges", "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all", "write_files", "write_order",
 ]  # fmt: skip
 
 
@@ -124,6 +124,27 @@ def write_files(
     with trace(scan, run, saves=True) as tracer:
         (lowered,) = _lower(run, tracer.scans)
         return tracer.files(run.write_files(lowered, folder, profile, order, coordinate_dtypes))
+
+
+def fold_ranges(scan: Scan, function: FoldRange) -> Iterator[tuple[Any, ...]] | None:
+    """Apply a function to ranges of a scan in tasks of the configured engine.
+
+    Parameters
+    ----------
+    function
+        Function of the elements of a range of rows, in blocks of any order, that returns arrays. It pickles by name.
+
+    Returns
+    -------
+    iterator of tuple of ndarray, or None
+        None if the engine has no tasks, or this process should call the function. Arrays exist until the next ones are
+        asked for.
+    """
+    run = choose(scan).engine
+    if not isinstance(run, TaskEngine):
+        return None
+    (lowered,) = _lower(run, [scan])
+    return run.fold_ranges(lowered, function)
 
 
 def write_order(snapshot: Snapshot, folder: str, order: tuple[int, ...]) -> list[DataFile] | None:

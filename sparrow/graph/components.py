@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from sparrow import engines
 from sparrow.graph.adjacency import Adjacency, to_neighbor_lists
 from sparrow.graph.nodes import check_graph, per_group, per_node, reserve_per_node, shared
 from sparrow.graph.tuning import tuning
+from sparrow.kernels.coo import Block
 from sparrow.plan.estimates import estimate_nnz
 from sparrow.runtime import memory, progress
 from sparrow.tensor import Tensor
@@ -25,6 +28,8 @@ _COLUMN_MASK = 0xFFFFFFFF
 @shared
 def connected_components(A: Tensor) -> Tensor:
     """Return the weakly connected component of each node, in one pass over the edges.
+
+    On a cluster, tasks find the components of ranges of the rows, and this process unites them.
 
     Parameters
     ----------
@@ -48,18 +53,55 @@ def connected_components(A: Tensor) -> Tensor:
     """
     from sparrow.kernels.graph import traversal
 
-    unite: Any = traversal.union_neighbors
     A = check_graph(A)
     with reserve_per_node(A, 8, "connected components"):
         parent = np.arange(A.shape[0])
         scan = A.__sparrow_scan__()
-        with progress.bar("connected components", estimate_nnz(scan), "edges") as advance:
-            for block in engines.iter_blocks(scan):
-                lists = to_neighbor_lists(block)
-                unite(*lists.arrays, parent)
-                advance(lists.count)
+        forests = engines.fold_ranges(scan, Forest(A.shape[0]))
+        if forests is None:
+            with progress.bar("connected components", estimate_nnz(scan), "edges") as advance:
+                _unite(engines.iter_blocks(scan), parent, advance)
+        else:
+            for edges in forests:
+                _unite([Block(edges, edges[0])], parent)  # without weights
         traversal.number_components(parent)
         return per_node(A, parent, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Function of some edges of a graph: those that connect their components.
+
+    Parameters
+    ----------
+    size
+        Number of nodes.
+    """
+
+    size: int
+
+    def __call__(self, blocks: Iterator[Block]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the ends of at most one edge per node."""
+        with memory.reserve(8 * self.size, f"connected components: 8 bytes for each of {self.size} nodes"):
+            parent = np.arange(self.size)
+            _unite(blocks, parent)
+            nodes = np.flatnonzero(parent != np.arange(self.size))
+            return nodes.astype(np.int32), parent[nodes].astype(np.int32)
+
+
+def _unite(
+    blocks: Iterable[Block], parent: NDArray[np.int64], advance: Callable[[int], None] = lambda count: None
+) -> None:
+    """Unite the components of nodes that edges connect."""
+    from sparrow.kernels.graph import traversal
+
+    unite: Any = traversal.union_neighbors
+    for block in blocks:
+        if not block.count:
+            continue
+        lists = to_neighbor_lists(block)
+        unite(*lists.arrays, parent)
+        advance(lists.count)
 
 
 @shared

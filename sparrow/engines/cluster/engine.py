@@ -33,6 +33,7 @@ from sparrow.engines.cluster.tasks import (
     Elements,
     Files,
     FileTarget,
+    Fold,
     Groups,
     Products,
     States,
@@ -42,6 +43,7 @@ from sparrow.engines.cluster.tasks import (
 )
 from sparrow.engines.cluster.tuning import tuning
 from sparrow.engines.fallback import lower_with_fallback
+from sparrow.engines.protocol import FoldRange
 from sparrow.engines.round_profile import PlannedRound, RoundsPlan
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream import Stream, lower
@@ -359,6 +361,20 @@ class Cluster:
             rounds = self._run(scheduler, scan, Files(target), cut.bounds)
         with rounds as found:
             return [file for files in found for file in files]
+
+    def fold_ranges(self, scan: Scan, function: FoldRange) -> Iterator[tuple[Any, ...]] | None:
+        """Apply a function to the elements of ranges; see the protocol."""
+        scheduler = self._scheduler()
+        cut = self._cut_axis(scan, scheduler.slots)
+        if cut.reason:
+            return None
+
+        def run() -> Iterator[tuple[Any, ...]]:
+            work = Fold(function, share_of_result(len(cut.bounds) - 1))
+            with self._run(scheduler, scan, work, cut.bounds) as found:
+                yield from found
+
+        return run()
 
     def count_nnz(self, scan: Scan) -> int:
         """Return the number of stored elements of a scan."""

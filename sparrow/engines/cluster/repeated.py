@@ -32,6 +32,7 @@ from sparrow.engines.repeats import RepeatedProducts, rows_bytes
 from sparrow.engines.round_profile import PlannedRound, RoundsPlan
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream.product.dense import matmul_dense
+from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import accumulator_dtype
 from sparrow.plan import Contraction, Node, Root, Scan, matrix_form
 from sparrow.plan.estimates import estimate_nnz
@@ -60,6 +61,8 @@ class _Layout:
         return self.cut.reason
 
 
+_COPIES = 8
+"""Copies of the elements of a range that a task may hold: while it sorts them, and others."""
 _lock = threading.Lock()
 
 
@@ -136,11 +139,16 @@ class RepeatedRounds(Cluster):
         if layout.reason:
             return None
         write = self._sort if layout.sorts else self._store
-        found = known[key] = write(scan, dtype, scheduler, layout)
+        try:
+            found = known[key] = write(scan, dtype, scheduler, layout)
+        except TooLargeError as error:  # a row of most elements
+            self._repeats.find(scan.view, dtype).files_refusal = str(error)
         return found
 
     def _is_due(self, scan: Scan, dtype: np.dtype[Any]) -> bool:
         product = self._repeats.find(scan.view, dtype)
+        if product.files_refusal:
+            return False
         if scan.step is None:
             return self._repeats.is_due(product, scan)
         return self._repeats.after is not None and product.count >= self._repeats.after
@@ -151,12 +159,12 @@ class RepeatedRounds(Cluster):
         order = tuple(range(len(scan.source.schema.shape))) if is_expression else product_order(scan)
         is_grouped = groups_output(scan.view, order)
         if is_grouped:
-            cut = self._cut_axis(scan, scheduler.slots)
+            cut = self._cut_for_memory(scan, scheduler)
         elif is_expression:
-            cut = self._cut_axis(scan.transpose(), scheduler.slots)
+            cut = self._cut_for_memory(scan.transpose(), scheduler)
         else:
             rows = [chunk.rows for chunk in chunks_in_order(scan)]
-            least = math.ceil(sum(rows) * 8 * scan.schema.element_bytes() / scheduler.memory_limit)
+            least = math.ceil(_COPIES * sum(rows) * scan.schema.element_bytes() / scheduler.memory_limit)
             bounds = cut_chunks(rows, scheduler.slots, least)
             enough = count_tasks(sum(rows), scheduler.slots) > 1
             reason = "" if enough else f"{sum(rows):.3g} elements are too few for two tasks"
@@ -174,6 +182,15 @@ class RepeatedRounds(Cluster):
             reason = "{} of rows exceed the free space of {}, {}".format(*sizes, scratch_folder())
             return _Layout(Cut(reason=reason))
         return _Layout(cut, nbytes, not is_grouped)
+
+    def _cut_for_memory(self, scan: Scan, scheduler: Scheduler) -> Cut:
+        """Return tasks that each hold their range in memory."""
+        cut = self._cut_axis(scan, scheduler.slots)
+        if cut.reason:
+            return cut
+        nbytes = _COPIES * cut.elements * scan.schema.element_bytes() / (len(cut.bounds) - 1)
+        more = math.ceil(nbytes / scheduler.memory_limit)
+        return cut if more < 2 else self._cut_axis(scan, scheduler.slots * more)
 
     def _store(self, scan: Scan, dtype: np.dtype[Any], scheduler: Scheduler, layout: _Layout) -> RowFiles:
         """Write the rows of a matrix whose order leads with them."""

@@ -10,7 +10,7 @@ import socket
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
@@ -37,7 +37,7 @@ from sparrow.runtime.versions import package_version
 from sparrow.storage import DataFile, TensorWriter, count_traffic
 
 __all__ = [
-    "Answer", "Arrays", "Count", "Elements", "FileTarget", "Files", "Groups", "Job", "Products", "States",
+    "Answer", "Arrays", "Count", "Elements", "FileTarget", "Files", "Fold", "Groups", "Job", "Products", "States",
     "collect_overrides", "cut_range", "run_task", "shift_range",
 ]  # fmt: skip
 
@@ -225,6 +225,22 @@ class Files:
         (scan,) = scans
         blocks = _stream.iter_blocks(cut_range(scan, start, stop))
         return self.target.write(shift_range(block, scan, start) for block in blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Call a function with the elements of ranges, in blocks of any order."""
+
+    function: Callable[[Iterator[Block]], tuple[Any, ...]]
+    max_bytes: int
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> tuple[Any, ...]:
+        """Return the arrays that the function makes of rows [start, stop)."""
+        (scan,) = scans
+        blocks = _stream.iter_unsorted(cut_range(scan, start, stop))
+        found = self.function(shift_range(block, scan, start) for block in blocks)
+        is_large = sum(array.nbytes for array in found) > self.max_bytes
+        return tuple(store_array(folder, array) for array in found) if is_large else found
 
 
 @dataclass(frozen=True, slots=True)

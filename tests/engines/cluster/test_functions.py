@@ -124,6 +124,21 @@ def test_every_function_is_here() -> None:
     assert sorted(LINALG) == sorted(sp.linalg.__all__)
 
 
+@pytest.mark.parametrize(
+    ("function", "works"),
+    [
+        (sp.graph.connected_components, {"Fold"}),
+        (sp.graph.pagerank, {"StoreRows", "SortRows", "MergeRows", "MultiplyRows"}),
+        (LINALG["svds"], {"StoreRows", "SortRows", "MergeRows", "MultiplyRows"}),
+        (LINALG["cg"], {"StoreRows", "MultiplyRows"}),
+    ],
+)
+def test_loops_run_in_tasks(function: Callable[[Any], Any], works: set[str], matrix: Any) -> None:
+    with sp.config(engine="in_tasks"), sparrow.testing.observe("cluster.round") as rounds:
+        function(matrix)
+    assert works <= {type(details["work"]).__name__ for _, details in rounds}
+
+
 @pytest.mark.parametrize("name", [*GRAPH, *LINALG])
 def test_same_bits(name: str, matrix: Any) -> None:
     for function in (functions[name] for functions in (GRAPH, LINALG) if name in functions):

@@ -128,6 +128,31 @@ def test_small_work_runs_here(tmp_path: Path) -> None:
         assert names.count("engines.persist_rows") == (2 if "local_product_elements" in changes else 0)
 
 
+@pytest.mark.parametrize(
+    ("limit", "works"), [(20_000, {"StoreRows", "MultiplyRows"}), (400, {"StoreRows", "Products"})]
+)
+def test_rows_fit_in_tasks(limit: int, works: set[str], tmp_path: Path) -> None:
+    class Small(Here):
+        memory_limit = limit
+
+    engines.register(Cluster("small", lambda cluster: Small()))
+    try:
+        with sparrow.testing.strategy("small_chunks"):
+            A = make("stored", "float64", tmp_path)
+            expected = sp.linalg.aslinearoperator(A, persist=True) @ X[:50, 0]
+        with (
+            sp.config(engine="small"),
+            sparrow.testing.strategy("small_chunks"),
+            sparrow.testing.observe("cluster.round") as rounds,
+        ):
+            operator = sp.linalg.aslinearoperator(A, persist=True)
+            assert [(operator @ X[:50, 0]).tobytes() for _ in range(2)] == [expected.tobytes()] * 2
+        assert works <= {type(details["work"]).__name__ for _, details in rounds}
+        assert rounds[0][1]["tasks"] > 4
+    finally:
+        engines.unregister("small")
+
+
 def test_worker_killed_in_mid_pagerank(tmp_path: Path) -> None:
     A, kills, rounds = make("stored", "float64", tmp_path)[:50], [0], [0]
 
