@@ -51,6 +51,8 @@ class StoredSource:
 
     path: str
     version: int
+    orders: tuple[tuple[tuple[int, ...], str], ...] = ()
+    """Sort orders in other folders."""
 
     def open(self) -> Relation:
         """Return its snapshot.
@@ -60,7 +62,10 @@ class StoredSource:
         StorageError
             If it cannot be opened.
         """
-        return reopen(self.path, self.version).current
+        found = reopen(self.path, self.version).current
+        for order, folder in self.orders:
+            found = found.with_order(order, folder)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +241,7 @@ class _Flattening:
         if not isinstance(relation, Snapshot | MemoryRelation):
             relation = self._materialize(relation)
         if isinstance(relation, Snapshot):
-            return StoredSource(relation.path, relation.version)
+            return StoredSource(relation.path, relation.version, relation.further_orders)
         if isinstance(relation, MemoryRelation):
             labels = {dim: found for dim in relation.label_keys if (found := relation.labels(dim)) is not None}
             coords = tuple(map(self._pack, relation.block.coords))

@@ -13,8 +13,9 @@ from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.plan import Contraction, Scan, nodes_below, optimize_plan
 from sparrow.plan.estimates import estimate_contraction
+from sparrow.storage import Snapshot
 
-__all__ = ["Cut", "count_tasks", "cut_chunks", "cut_rows", "plan_chunks", "widen_ranges"]
+__all__ = ["Cut", "count_tasks", "cut_chunks", "cut_rows", "orders_of_leaves", "plan_chunks", "widen_ranges"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,43 @@ def _rows_read(parts: list[dict[Hashable, int]], token: Hashable) -> int:
     return sum(part.get(token, 0) for part in parts)
 
 
+def orders_of_leaves(scan: Scan) -> list[tuple[Scan, tuple[int, ...]]]:
+    """Return the large stored inputs that tasks do not divide, with an order.
+
+    In that order they would.
+    Inputs that do not get shorter with the leading axis have none, such as a right operand.
+    """
+    size, middle = scan.view.shape[0], scan.view.shape[0] // 2
+    leaves = _leaves(scan)
+    first_half = _leaves(scan.then(scan.view.then((slice(0, middle),))))
+    most = max((leaf.rows for leaf in leaves), default=0)
+    found = []
+    for leaf in leaves:
+        axis = _divided_axis(leaf, first_half, size, middle)
+        if 2 * leaf.rows < most or axis is None or not isinstance(leaf.scan.relation, Snapshot):
+            continue
+        along = leaf.scan.view.axes[axis]
+        assert isinstance(along, RangeAxis)
+        fixed = {dim for dim, _ in leaf.scan.view.fixed}
+        ndim = len(leaf.scan.view.base_shape)
+        if all(next(dim for dim in order if dim not in fixed) != along.dim for order in leaf.scan.relation.orders):
+            found.append((leaf.scan, (along.dim, *(dim for dim in range(ndim) if dim != along.dim))))
+    return found
+
+
 def _bounds_of_leaf(leaf: _Leaf, first_half: list[_Leaf], size: int, middle: int, count: int) -> list[int] | None:
     """Return bounds by the chunks of a scan, None if the plan does not lead with it."""
+    axis = _divided_axis(leaf, first_half, size, middle)
+    if axis is None:
+        return None
+    view = leaf.scan.view
+    scan = leaf.scan.then(view.permute((axis, *(k for k in range(view.ndim) if k != axis))))
+    found = partition_bounds([scan], size, rows=math.ceil(leaf.rows / count))
+    return found if len(found) > 2 else None
+
+
+def _divided_axis(leaf: _Leaf, first_half: list[_Leaf], size: int, middle: int) -> int | None:
+    """Return the axis of a leaf that leads the plan, None without one."""
     view = leaf.scan.view
     for other in first_half:
         own = other.scan.view
@@ -140,10 +176,7 @@ def _bounds_of_leaf(leaf: _Leaf, first_half: list[_Leaf], size: int, middle: int
             continue
         axis = view.axes[changed[0]]
         if isinstance(axis, RangeAxis) and axis.length == size and own.axes[changed[0]] == replace(axis, length=middle):
-            others = [k for k in range(view.ndim) if k != changed[0]]
-            scan = leaf.scan.then(view.permute((changed[0], *others)))
-            found = partition_bounds([scan], size, rows=math.ceil(leaf.rows / count))
-            return found if len(found) > 2 else None
+            return changed[0]
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import RangeAxis, View
-from sparrow.engines.cluster.cutting import Cut, count_tasks, cut_chunks, cut_rows, plan_chunks, widen_ranges
+from sparrow.engines.cluster.cutting import (
+    Cut,
+    count_tasks,
+    cut_chunks,
+    cut_rows,
+    orders_of_leaves,
+    plan_chunks,
+    widen_ranges,
+)
 from sparrow.engines.cluster.operands import find_shared, replace_scans
 from sparrow.engines.cluster.rounds import Rounds
 from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect
@@ -26,6 +34,7 @@ from sparrow.engines.cluster.sorting import (
     StoredRun,
     bound_ranges,
     plan_sort,
+    replace_leaves,
 )
 from sparrow.engines.cluster.tasks import (
     Arrays,
@@ -74,7 +83,7 @@ from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Relation, base_orders
 from sparrow.runtime import memory, settings
 from sparrow.runtime.progress import format_quantity
-from sparrow.storage import DataFile, Snapshot, save
+from sparrow.storage import DataFile, Snapshot, create, save
 
 __all__ = ["Cluster", "share_of_result"]
 
@@ -247,6 +256,41 @@ class Cluster:
             bounds = bound_ranges(runs, size, scheduler.slots, rounds.memory_limit)
             yield rounds.run([], merge(runs, len(bounds) - 1), bounds)
 
+    @contextmanager
+    def _sort_leaves(self, scan: Scan, cut: Cut) -> Iterator[Scan | None]:
+        """Sort the inputs of a plan so that tasks divide them, in the scratch folder.
+
+        Yields the plan with these inputs, None if that is not possible.
+        """
+        wanted = _find_leaves_to_sort(scan, cut)
+        if not wanted:
+            yield None
+            return
+        with self.open_rounds() as rounds:
+            relations: dict[tuple[Hashable, View], Relation] = {}
+            for leaf, order in wanted:
+                snapshot = leaf.relation
+                assert isinstance(snapshot, Snapshot)
+                folder = os.path.join(rounds.folder, f"order-{len(relations)}")
+                os.mkdir(folder)
+                view = View.identity(snapshot.schema.shape).permute(order)
+                source = Scan(snapshot, view, snapshot.schema.with_view(view))
+                files = self.write_files(source, folder, "fast", order, snapshot.base.coordinate_dtypes)
+                if files is None:
+                    yield None
+                    return
+                create(folder, snapshot.schema, files, operation="sort", order=order, built_from=snapshot.digest)
+                relations[leaf.source.token, leaf.view] = snapshot.with_order(order, folder)
+            found = replace_leaves(scan, relations)
+            yield None if found is None or self._cut_scan(found, rounds.slots).reason else found
+
+    def _plan_order(self, leaf: Scan, order: tuple[int, ...], slots: int) -> tuple[PlannedRound, ...]:
+        """Return the rounds that sort an input of a plan."""
+        view = View.identity(leaf.relation.schema.shape).permute(order)
+        source = Scan(leaf.relation, view, leaf.relation.schema.with_view(view))
+        plan = self._plan_sort(source, self._cut_axis(source, slots), slots)
+        return () if plan is None else plan.rounds(slots, "files")
+
     def _plan_sort(self, scan: Scan, cut: Cut, slots: int) -> SortPlan | None:
         """Return the rounds that sort a scan, None if tasks do not sort it."""
         return plan_sort(scan, lambda source: self._cut_axis(source, slots)) if cut.reads_all else None
@@ -308,7 +352,12 @@ class Cluster:
             ) as found:
                 yield found
         elif cut.reason:
-            yield None
+            with self._sort_leaves(scan, cut) as other:
+                if other is None:
+                    yield None
+                    return
+                with self._compute_blocks(other) as blocks:
+                    yield blocks
         else:
             with self._run(scheduler, scan, Elements(share_of_result(len(cut.bounds) - 1)), cut.bounds) as found:
                 yield found
@@ -356,7 +405,8 @@ class Cluster:
                 scheduler, plan, schema.shape[0], lambda runs, tasks: MergedFiles(runs, schema, target)
             )
         elif cut.reason:
-            return None
+            with self._sort_leaves(scan, cut) as other:
+                return None if other is None else self.write_files(other, folder, profile, order, coordinate_dtypes)
         else:
             rounds = self._run(scheduler, scan, Files(target), cut.bounds)
         with rounds as found:
@@ -502,7 +552,12 @@ class Cluster:
             return None
         plan = self._plan_sort(root, cut, slots) if isinstance(root, Scan) else None
         if plan is None and cut.reason:
-            return RoundsPlan(reason=cut.reason)
+            leaves = _find_leaves_to_sort(root, cut) if isinstance(root, Scan) else []
+            sorts = [each for leaf, order in leaves for each in self._plan_order(leaf, order, slots)]
+            if not sorts:
+                return RoundsPlan(reason=cut.reason)
+            last = PlannedRound(work, count_tasks(cut.elements, slots), cut.elements, sorts[-1].bytes_read)
+            return RoundsPlan((*sorts, last), "", _bytes_shared(root), result)
         divided = plan.source if plan is not None else root if isinstance(root, Scan) else None
         operands = [] if divided is None else find_shared(divided)
         first = [each for scan in operands for each in self._plan_operand(scan)]
@@ -530,6 +585,16 @@ class Cluster:
 def has_chains(scans: Sequence[Scan]) -> bool:
     """Return whether plans have products of more than two tensors."""
     return any(isinstance(node, Contraction) and len(node.tensors) > 2 for node in nodes_below(scans))
+
+
+def _find_leaves_to_sort(scan: Scan, cut: Cut) -> list[tuple[Scan, tuple[int, ...]]]:
+    """Return inputs of a plan to sort, with their orders; tasks then divide them.
+
+    Nothing if that does not help, or could change bits.
+    """
+    found = orders_of_leaves(scan) if cut.reads_all and scan.step is not None else []
+    same = {(leaf.source.token, leaf.view): leaf.relation for leaf, _ in found}
+    return [] if replace_leaves(scan, same) is None else found
 
 
 def _cut_groups(relation: Relation, scheduler: Scheduler) -> tuple[GroupBy | None, Groups | None, list[int]]:

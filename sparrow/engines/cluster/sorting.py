@@ -8,13 +8,14 @@ second round merge one range of all runs each. Nothing is added up, so neither b
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.indexing import View
 from sparrow.core.schema import Schema
 from sparrow.engines.cluster.cutting import Cut, count_tasks
 from sparrow.engines.cluster.scratch import map_array, store_array, store_block
@@ -41,12 +42,16 @@ from sparrow.plan import (
     optimize_plan,
 )
 from sparrow.plan.estimates import estimate_nnz
+from sparrow.relations.protocol import Relation
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
 from sparrow.sorting import Rows
 from sparrow.storage import DataFile, count_files
 
-__all__ = ["MergedElements", "MergedFiles", "Runs", "SortPlan", "StoredRun", "bound_ranges", "plan_sort"]
+__all__ = [
+    "MergedElements", "MergedFiles", "Runs", "SortPlan", "StoredRun", "bound_ranges", "computes_elements_alone",
+    "merge_runs", "plan_sort", "replace_leaves", "store_columns", "store_run",
+]  # fmt: skip
 
 _stream = Stream()
 
@@ -82,7 +87,7 @@ def plan_sort(scan: Scan, cut_axis: Callable[[Scan], Cut]) -> SortPlan | None:
     (root,) = optimize_plan([scan])
     nodes = nodes_below([root])
     scans = [root, *(below for node in nodes for below in node.scans)]
-    if not any(each.is_stored for each in scans) or not all(map(_computes_elements_alone, nodes)):
+    if not any(each.is_stored for each in scans) or not all(map(computes_elements_alone, nodes)):
         return None
     for axis in range(1, scan.view.ndim):
         order = (axis, *(k for k in range(scan.view.ndim) if k != axis))
@@ -93,13 +98,42 @@ def plan_sort(scan: Scan, cut_axis: Callable[[Scan], Cut]) -> SortPlan | None:
     return None
 
 
-def _computes_elements_alone(node: Node) -> bool:
+def computes_elements_alone(node: Node) -> bool:
     """Return whether elements have the same bits in any order of the axes."""
     if isinstance(node, Contraction):
         return node.schema.dtype.kind in "biu" and node.topk is None and node.score is None
     if isinstance(node, Reduce):
         return all(fold.is_exact for fold in node.reduction.folds.values())
     return isinstance(node, Concat | Diagonal | Map | Reshape | Sort | TopK | Triangle | WithFill)
+
+
+def replace_leaves(scan: Scan, relations: Mapping[tuple[Hashable, View], Relation]) -> Scan | None:
+    """Return a plan whose inputs have other sort orders, None if bits could change.
+
+    Parameters
+    ----------
+    relations
+        The relation to read in place of that of an input, by its token and view.
+    """
+    (root,) = optimize_plan([scan])
+    now: dict[Hashable, Node] = {}
+    products: set[Hashable] = set()
+
+    def other(found: Scan) -> Scan:
+        source = relations.get((found.source.token, found.view)) or now.get(found.source.token) or found.source
+        return Scan(source, found.view, found.schema)
+
+    for node in nodes_below([root]):
+        is_parent = any((below.source.token, below.view) in relations for below in node.scans)
+        is_alone = computes_elements_alone(node)
+        if is_parent and not (is_alone or isinstance(node, Contraction)):
+            return None
+        if not is_alone and isinstance(node, Reduce) and node.operand.source.token in products:
+            return None  # sums of a product may be sums of its operands, in the order of these
+        if is_parent and isinstance(node, Contraction):
+            products.add(node.token)
+        now[node] = node.with_inputs([other(below) for below in node.scans])
+    return other(root)
 
 
 # -- the first round -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -149,6 +150,8 @@ class Snapshot:
         self._dtypes = tuple(schema.coordinate_dtype(dim) for dim in range(ndim))
         self._content_digest: str | None = None
         self._orders: dict[tuple[int, ...], FileTable] | None = None
+        self.further_orders: tuple[tuple[tuple[int, ...], str], ...] = ()
+        """Sort orders in other folders."""
         self._damaged: dict[tuple[int, ...], DamagedOrder] = {}
         self._labels: dict[str, Vocabulary] = {}
         self._known: dict[str, Vocabulary] = {}
@@ -195,7 +198,7 @@ class Snapshot:
     @property
     def token(self) -> Hashable:
         """Hashable identity of the content: the digest of the files, and the metadata."""
-        return ("stored", self.digest, self.metadata.to_json())
+        return ("stored", self.digest, self.metadata.to_json(), *self.further_orders)
 
     @property
     def digest(self) -> str:
@@ -225,6 +228,24 @@ class Snapshot:
         self._load_orders()
         return self._damaged
 
+    def with_order(self, order: tuple[int, ...], folder: str) -> Snapshot:
+        """Return the snapshot with a further sort order, which is in another folder.
+
+        Raises
+        ------
+        StorageError
+            If it cannot be opened, or is not of this version.
+        """
+        table = self._open_order(order, folder)
+        if table is None:
+            raise NotFoundError(
+                f"there is no sort order {order} of version {self._version} of {self.path!r} in {folder!r}"
+            )
+        found = copy.copy(self)
+        found._orders, found._lock = {**self._load_orders(), order: table}, threading.Lock()
+        found.further_orders = (*self.further_orders, (order, folder))
+        return found
+
     def invalidate_orders(self) -> None:
         """Look for derived orders again when next asked."""
         with self._lock:
@@ -251,10 +272,10 @@ class Snapshot:
                         self._damaged[order] = DamagedOrder(table, problem)
             return self._orders
 
-    def _open_order(self, order: tuple[int, ...]) -> FileTable | None:
+    def _open_order(self, order: tuple[int, ...], folder: str | None = None) -> FileTable | None:
         """Return the files of a derived order, or None if it is stale."""
         try:
-            log = Log.open(check_not_link(order_folder(self.path, order)))
+            log = Log.open(folder or check_not_link(order_folder(self.path, order)))
         except NotFoundError:
             return None
         with log.locate_damage():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 import sparrow as sp
 import sparrow.testing
+from sparrow import engines
 from sparrow.engines.cluster.sorting import StoredRun, bound_ranges
 from tests.engines.cluster.failing import Deadly, map_elements
 from tests.engines.cluster.helpers import elements
@@ -70,6 +71,32 @@ def test_elements_of_a_transposed_expression(links: Any) -> None:
     assert "rounds      2 rounds, 32.0 kB between them" in text
     assert "round 2     merged elements: 4 tasks, 500 elements each" in text
     assert "add_order" in (sp.random((300, 300), density=0.1, seed=0).T * 2).explain()  # in memory
+
+
+def test_inputs_are_sorted_for_plans_that_transpose(links: Any, tmp_path: Path) -> None:
+    other = sp.random((200, 300), nnz=900, seed=1)
+    plans: dict[str, Callable[[], Any]] = {
+        "product": lambda: links[:, :].T @ links,
+        "map and product": lambda: (links.T + other)[3:] @ links,
+        "largest": lambda: sp.matmul(links.T, links, topk=2),
+        "maximum": lambda: (links.T @ links).max(axis=1),
+    }
+    for name, plan in plans.items():
+        with sparrow.testing.observe("cluster.round") as seen:
+            found = engines.evaluate(plan().__sparrow_scan__())
+        assert rounds_of(seen)[:2] == SORT, name
+        assert rounds_of(seen)[-1] == "Elements", name
+        expected = engines.evaluate(plan().__sparrow_scan__(), "stream")
+        for array, same in zip((*found.coords, found.values), (*expected.coords, expected.values), strict=True):
+            assert array.tobytes() == same.tobytes(), name
+    with sparrow.testing.observe("cluster.round") as seen:
+        saved = (links.T @ links).save(tmp_path / "B.sparrow")
+        total = (links.T @ links).sum(axis=1).compute()
+    assert rounds_of(seen) == [*SORT, "Files"]  # sums of products are computed here
+    assert "rounds      3 rounds, " in (links.T @ links).explain()
+    assert elements(saved) == elements(links.T @ links)
+    assert elements(total) == elements((links[:].T @ links).sum(axis=1))
+    assert os.listdir(tmp_path) == ["B.sparrow"]
 
 
 def test_derived_orders(links: Any, tmp_path: Path) -> None:
