@@ -112,7 +112,7 @@ class RepeatedRounds(Cluster):
             product = PlannedRound("multiplyrows", tasks, files.elements, files.nbytes)
             return RoundsPlan((product,), "", shared, f"of rows in files of {scratch_folder()}")
         layout = self._plan(form.scan, dtype, self._scheduler())
-        if layout.reason or not self._is_due(form.scan, dtype):
+        if layout.reason or not self._is_due(form.scan, dtype, layout):
             return super().plan_rounds(root, saves)
         elements, nbytes = layout.cut.elements, layout.nbytes
         tasks = len(_product_bounds(layout.cut.bounds, elements, slots)) - 1
@@ -130,13 +130,11 @@ class RepeatedRounds(Cluster):
         found: RowFiles | None = known.get(key)
         if found is not None:
             return found
-        if not self._is_due(scan, dtype):
-            return None
         if scan.step is None and not isinstance(scan.relation, Snapshot | MemoryRelation):
             relation = self._materialize(scan.relation)
             scan = Scan(relation, scan.view, scan.schema)
         layout = self._plan(scan, dtype, scheduler)
-        if layout.reason:
+        if layout.reason or not self._is_due(scan, dtype, layout):
             return None
         write = self._sort if layout.sorts else self._store
         try:
@@ -145,13 +143,15 @@ class RepeatedRounds(Cluster):
             self._repeats.find(scan.view, dtype).files_refusal = str(error)
         return found
 
-    def _is_due(self, scan: Scan, dtype: np.dtype[Any]) -> bool:
-        product = self._repeats.find(scan.view, dtype)
-        if product.files_refusal:
+    def _is_due(self, scan: Scan, dtype: np.dtype[Any], layout: _Layout) -> bool:
+        """Return whether rows are written for the next product.
+
+        A first product in tasks reads the matrix, since there may be no second one: PageRank takes one of ``A``.
+        """
+        product, after = self._repeats.find(scan.view, dtype), self._repeats.after
+        if product.files_refusal or after is None or (not layout.sorts and not product.count):
             return False
-        if scan.step is None:
-            return self._repeats.is_due(product, scan)
-        return self._repeats.after is not None and product.count >= self._repeats.after
+        return self._repeats.is_due(product, scan) if scan.step is None else product.count >= after
 
     def _plan(self, scan: Scan, dtype: np.dtype[Any], scheduler: Scheduler) -> _Layout:
         """Return the plan of the rounds that write the rows of a matrix."""

@@ -128,7 +128,7 @@ def test_every_function_is_here() -> None:
     ("function", "works"),
     [
         (sp.graph.connected_components, {"Fold"}),
-        (sp.graph.pagerank, {"StoreRows", "SortRows", "MergeRows", "MultiplyRows"}),
+        (sp.graph.pagerank, {"Products", "SortRows", "MergeRows", "MultiplyRows"}),
         (LINALG["svds"], {"StoreRows", "SortRows", "MergeRows", "MultiplyRows"}),
         (LINALG["cg"], {"StoreRows", "MultiplyRows"}),
     ],
