@@ -186,7 +186,7 @@ def test_small_fits_run_in_this_process() -> None:
 
 def test_memory_bounds_the_rows_of_a_task(tensors: dict[str, sp.Tensor]) -> None:
     with (
-        sparrow.testing.tune("models", als_gather_share=1e6, als_task_products=10**4),
+        sparrow.testing.tune("models", als_gather_share=1e6, als_task_products=4000),
         sp.config(cluster=1),
         sparrow.testing.observe("cluster.round") as seen,
     ):
