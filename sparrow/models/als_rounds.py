@@ -584,12 +584,15 @@ class HalfStep:
             cols, values = self.side.read_part(scans[0], share.first, share.ratings)
             if self.offsets is not None:
                 values = (values if len(values) else np.float32(1)) - np.asarray(self.offsets[cols])
-            return sum_equations(self.fixed.take(cols), np.arange(len(cols)), values)
+            return sum_equations(lambda rows: self.fixed.take(rows)[:], self.fixed.width, cols, values)
 
     def _solve(self, scan: Scan, share: Share, folder: str) -> _Solved | None:
         bounds = self.side.chunk_bounds
         first, last = int(bounds[share.first]), int(bounds[share.stop])
-        rows = self.solved.read(first, last)
+        if self.backend.solver == "exact":  # ignores the factors before
+            rows = FactorTable(last - first, self.solved.width, self.solved.dtype)
+        else:
+            rows = self.solved.read(first, last)
         solve = getattr(self.backend, self.call.name)(*self.call.arguments)
         errors, sums = TreeSum[float](), TreeSum[TableSums]()
         for batch in self.side.read(scan, share.first, share.stop):
