@@ -28,7 +28,7 @@ from sparrow.plan import Contraction, Dense, Factors, Node, Reduce, Root, Scan, 
 from sparrow.relations.protocol import Relation
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.storage import DataFile, Snapshot
+from sparrow.storage import DataFile, Snapshot, can_share, share_folder
 
 __all__ = [
     "count_nnz", "evaluate", "evaluate_array", "evaluate_dense", "evaluate_element", "evaluate_many", "explain",
@@ -119,11 +119,14 @@ def write_files(
         None if the engine has no tasks, or this process should write them.
     """
     run = choose(scan).engine
-    if not isinstance(run, TaskEngine):
+    if not isinstance(run, TaskEngine) or not can_share(folder):
         return None
     with trace(scan, run, saves=True) as tracer:
         (lowered,) = _lower(run, tracer.scans)
-        return tracer.files(run.write_files(lowered, folder, profile, order, coordinate_dtypes))
+        with share_folder(folder) as shared:
+            files = run.write_files(lowered, folder, profile, order, coordinate_dtypes)
+            shared += files or ()
+        return tracer.files(files)
 
 
 def fold_ranges(scan: Scan, function: FoldRange) -> Iterator[tuple[Any, ...]] | None:

@@ -16,7 +16,7 @@ from sparrow.storage.bundle import (
     open_bundle,
     write_bundle,
 )
-from sparrow.storage.creation import create, stage_folder
+from sparrow.storage.creation import can_share, create, share_folder, stage_folder
 from sparrow.storage.delta.external import delta_table
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
 from sparrow.storage.fs.credentials import use_storage_options
@@ -40,6 +40,7 @@ __all__ = [
     "TensorWriter",
     "Traffic",
     "bundle_info",
+    "can_share",
     "check_member_names",
     "check_members",
     "count_files",
@@ -53,6 +54,7 @@ __all__ = [
     "open_bundle",
     "reopen",
     "save",
+    "share_folder",
     "stage_folder",
     "use_storage_options",
     "write_bundle",

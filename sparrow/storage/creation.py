@@ -27,7 +27,7 @@ from sparrow.storage.delta.history import read_commit
 from sparrow.storage.delta.labels import WrittenLabels, write_labels
 from sparrow.storage.delta.log import Log, LostRace, read_stable
 from sparrow.storage.delta.snapshot import Snapshot
-from sparrow.storage.fs.credentials import use_storage_options
+from sparrow.storage.fs.credentials import options_for, use_storage_options
 from sparrow.storage.fs.failures import DISK_FULL_ERRNOS, UnchangedClaim, write_error
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.paths import absolute_path
@@ -36,7 +36,7 @@ from sparrow.storage.parquet.reader import DATA_FILE
 from sparrow.storage.parquet.writer import DataFile, widen_coordinates
 from sparrow.storage.tuning import tuning
 
-__all__ = ["create", "stage_folder"]
+__all__ = ["can_share", "create", "share_folder", "stage_folder"]
 
 
 @contextlib.contextmanager
@@ -92,6 +92,32 @@ def stage_folder(
                     if not files.is_remote:
                         files.discard_staged(staged)
                     raise
+
+
+def can_share(folder: str) -> bool:
+    """Return whether other processes may write data files to a folder being created.
+
+    Not to an object store whose options only this process has, or where a tensor is visible.
+    """
+    files = get_filesystem(folder)
+    return not files.is_remote or (not options_for(folder) and files.is_staged(folder))
+
+
+@contextlib.contextmanager
+def share_folder(folder: str) -> Iterator[list[DataFile]]:
+    """Let other processes write data files to a folder that is being created.
+
+    The block adds them to the list. If it fails, those in an object store are deleted.
+    """
+    files, found = get_filesystem(folder), list[DataFile]()
+    try:
+        yield found
+    except BaseException:
+        if files.is_remote:
+            _delete(folder, filter(DATA_FILE.fullmatch, files.names(folder)))
+        raise
+    for file in found if files.is_remote else ():
+        files.make_durable(f"{folder}/{file.name}")
 
 
 def _check_free(final: str, overwrite: bool) -> None:

@@ -390,7 +390,7 @@ class Cluster:
         """
         if scan.step is None:
             self._add_chunks(scan.relation)
-        if "://" in folder or not (scan.step is not None or scan.is_stored):
+        if not (scan.step is not None or scan.is_stored):
             return None
         schema, dims = scan.schema, tuple(order) or tuple(range(scan.schema.ndim))
         axes = [dims.index(dim) for dim in range(schema.ndim)]

@@ -198,7 +198,7 @@ class FileTarget:
         StorageError
             If this process does not see the folder.
         """
-        if not os.path.isdir(self.path):
+        if "://" not in self.path and not os.path.isdir(self.path):
             raise StorageError(
                 f"the destination must be a folder that every worker sees, got {self.path!r}, which does not exist on "
                 f"{socket.gethostname()}"

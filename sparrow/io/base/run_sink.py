@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -72,15 +72,32 @@ class RunSink:
     def _store(self, waiting: list[Rows]) -> None:
         """Store rows as one run."""
         coords = [np.concatenate(columns) for columns in zip(*(rows.coords for rows in waiting), strict=True)]
-        values = [rows.values for rows in waiting if rows.values is not None]
+        found = [rows.values for rows in waiting if rows.values is not None]
+        values = np.concatenate(found) if found else None
         waiting.clear()
-        shape = [int(column.max()) + 1 for column in coords]
+        maxima = [int(column.max()) for column in coords]
         emit("cluster.sort", elements=len(coords[0]))
-        order = sort_order(coords, shape)
-        narrow = [
-            column.astype(np.int32 if size <= 2**31 else np.int64, copy=False)
-            for column, size in zip(coords, shape, strict=True)
-        ]
-        columns = [*narrow, np.concatenate(values)] if values else narrow
-        columns = columns if order is None else [column[order] for column in columns]
-        self.runs.append(store_columns(columns, self.folder, bool(values)))
+        coords, values = _sort(coords, values, maxima)
+        columns = coords if values is None else [*coords, values]
+        self.runs.append(store_columns(columns, self.folder, values is not None))
+
+
+def _sort(
+    coords: list[NDArray[Any]], values: NDArray[Any] | None, maxima: Sequence[int]
+) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
+    """Return rows sorted by their coordinates; those of one element stay in order."""
+    from sparrow.kernels.keys import choose_layout, gather_values, pack, sort_stable, unpack
+
+    layout = choose_layout(maxima)
+    if layout is None or len(coords[0]) >= 2**31:
+        order = sort_order(coords, [top + 1 for top in maxima])
+        if order is None:
+            return coords, values
+        return [column[order] for column in coords], None if values is None else values[order]
+    keys = pack(coords, layout)
+    if values is None:
+        keys.sort()
+    elif (keys[1:] < keys[:-1]).any():
+        keys, order = sort_stable(keys, 0)
+        values = gather_values(values, order)
+    return list(unpack(keys, layout, [np.dtype(np.int32 if top < 2**31 else np.int64) for top in maxima])), values

@@ -32,7 +32,7 @@ from sparrow.plan import Scan
 from sparrow.runtime import events, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import Rows, duplicate_error
-from sparrow.storage import DataFile
+from sparrow.storage import DataFile, can_share, share_folder
 
 __all__ = ["ParsedShard", "ShardReader", "Shards", "parse_shards", "read_labels", "store_labels"]
 
@@ -140,7 +140,7 @@ def parse_shards(
     """
     engine = engines.engine_for("auto")
     are_files = all(source.path is not None and source.size is not None for source in sources)
-    if not isinstance(engine, Cluster) or not are_files or "://" in os.fspath(folder) or isinstance(folder, RunSink):
+    if not isinstance(engine, Cluster) or not are_files or not can_share(os.fspath(folder)):
         yield None
         return
     with engine.open_rounds() as rounds:
@@ -250,13 +250,13 @@ class Shards(StoredRows):
             pieces, tuple(None if each is None else pack(each) for each in self._ranks), target, weighted, duplicates,
             fill_value, mean, tuple(None if each is None else pack(each) for each in numbers),
         )  # fmt: skip
-        files: list[DataFile] = []
-        for found in self.rounds.run([], work, bounds):
-            if found.cell is not None:
-                raise duplicate_error(found.cell, describe)
-            stored = sum(file.rows for file in found.files)
-            report.add(read=found.rows, stored=stored, merged=found.rows - stored - found.fill, fill=found.fill)
-            files += found.files
+        with share_folder(target.path) as files:
+            for found in self.rounds.run([], work, bounds):
+                if found.cell is not None:
+                    raise duplicate_error(found.cell, describe)
+                stored = sum(file.rows for file in found.files)
+                report.add(read=found.rows, stored=stored, merged=found.rows - stored - found.fill, fill=found.fill)
+                files += found.files
         return WrittenFiles(files, maxima, numbers)
 
 

@@ -656,8 +656,10 @@ class _Ingest:
         folder = os.fspath(self._folder / "X")
         target = FileTarget(folder, self._options.profile, _DIMS, x.dtype, x.coordinate_dtypes, (0, 1))
         bounds = cut_chunks([run.count for run in runs], self.rounds.slots)
-        found = self.rounds.run([], ShiftedBlocks(runs, offsets, self._base, target), bounds)
-        return [file for files in found for file in files]
+        with storage.share_folder(folder) as files:
+            for found in self.rounds.run([], ShiftedBlocks(runs, offsets, self._base, target), bounds):
+                files += found
+        return files
 
     def _create(self, name: str, schema: Schema, files: list[storage.DataFile], **more: Any) -> None:
         storage.create(

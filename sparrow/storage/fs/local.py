@@ -277,6 +277,10 @@ class LocalFileSystem:
                 with contextlib.suppress(OSError), _lock_folder(os.path.dirname(path)):
                     _restore_backup(path)
 
+    def is_staged(self, path: str) -> bool:
+        """Return True: tensors are created in folders of their own."""
+        return True
+
     def is_replacement(self, staged: str) -> bool:
         """Return False: a staged folder is always a new one."""
         return False

@@ -520,6 +520,10 @@ class ObjectStore:
         except NotFoundError:
             return True
 
+    def is_staged(self, path: str) -> bool:
+        """Return whether all files below a path are of a tensor being created."""
+        return any(each.marker is not None and f"{path}/".startswith(f"{each.path}/") for each in staging.current.get())
+
     def is_replacement(self, staged: str) -> bool:
         """Return whether a visible tensor is replaced by a commit to its log."""
         return any(each.is_replacement and each.path == staged for each in staging.current.get())

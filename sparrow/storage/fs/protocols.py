@@ -196,6 +196,9 @@ class Publisher(Protocol):
         Staged folders of killed processes are deleted.
         """
 
+    def is_staged(self, path: str) -> bool:
+        """Return whether all files below a path are of a tensor being created."""
+
     def is_replacement(self, staged: str) -> bool:
         """Return whether a tensor in ``staged`` is replaced by a commit to its log."""
 
