@@ -22,7 +22,7 @@ from sparrow.engines.cluster.cutting import (
     plan_chunks,
     widen_ranges,
 )
-from sparrow.engines.cluster.operands import find_shared, replace_scans
+from sparrow.engines.cluster.operands import find_divided, find_shared, replace_scans
 from sparrow.engines.cluster.rounds import Rounds
 from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect
 from sparrow.engines.cluster.scratch import Scratch, scratch_folder
@@ -260,8 +260,14 @@ class Cluster:
     def _sort_leaves(self, scan: Scan, cut: Cut) -> Iterator[Scan | None]:
         """Sort the inputs of a plan so that tasks divide them, in the scratch folder.
 
-        Yields the plan with these inputs, None if that is not possible.
+        Inputs that are computed, such as ``E`` of ``E @ E``, are computed there instead. Yields the plan with these
+        inputs, None if that is not possible.
         """
+        if self._find_divided(scan, cut):
+            with self.open_rounds() as rounds:
+                computed = self.prepare(scan, rounds.folder)
+                yield None if self._cut_scan(computed, rounds.slots).reason else computed
+            return
         wanted = _find_leaves_to_sort(scan, cut)
         if not wanted:
             yield None
@@ -552,18 +558,28 @@ class Cluster:
             return None
         plan = self._plan_sort(root, cut, slots) if isinstance(root, Scan) else None
         if plan is None and cut.reason:
-            leaves = _find_leaves_to_sort(root, cut) if isinstance(root, Scan) else []
-            sorts = [each for leaf, order in leaves for each in self._plan_order(leaf, order, slots)]
-            if not sorts:
+            if not isinstance(root, Scan):
                 return RoundsPlan(reason=cut.reason)
-            last = PlannedRound(work, count_tasks(cut.elements, slots), cut.elements, sorts[-1].bytes_read)
-            return RoundsPlan((*sorts, last), "", _bytes_shared(root), result)
+            first = [each for scan in self._find_divided(root, cut) for each in self._plan_operand(scan)]
+            leaves = [] if first else _find_leaves_to_sort(root, cut)
+            first += [each for leaf, order in leaves for each in self._plan_order(leaf, order, slots)]
+            if not first:
+                return RoundsPlan(reason=cut.reason)
+            last = PlannedRound(work, count_tasks(cut.elements, slots), cut.elements, first[-1].bytes_read)
+            return RoundsPlan((*first, last), "", _bytes_shared(root), result)
         divided = plan.source if plan is not None else root if isinstance(root, Scan) else None
         operands = [] if divided is None else find_shared(divided)
         first = [each for scan in operands for each in self._plan_operand(scan)]
         nbytes = sum(round(estimate_nnz(scan)) * scan.schema.element_bytes() for scan in operands)
         rounds = (*first, *((cut.plan(work),) if plan is None else plan.rounds(slots, work)))
         return RoundsPlan(rounds, "", _bytes_shared(root) + nbytes, result)
+
+    def _find_divided(self, scan: Scan, cut: Cut) -> list[Scan]:
+        """Return operands that tasks divide once they are computed."""
+        if not cut.reads_all:
+            return []
+        (root,) = optimize_plan([scan])
+        return find_divided(root)
 
     def _plan_operand(self, scan: Scan) -> list[PlannedRound]:
         """Return the rounds that compute an operand of all tasks."""

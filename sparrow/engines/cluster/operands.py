@@ -9,7 +9,7 @@ from sparrow.core.indexing import View
 from sparrow.plan import Contraction, Node, Reduce, Scan, nodes_below, optimize_plan
 from sparrow.relations.protocol import Relation
 
-__all__ = ["find_shared", "replace_scans"]
+__all__ = ["find_divided", "find_shared", "replace_scans"]
 
 
 def find_shared(scan: Scan, axis: int = 0) -> list[Scan]:
@@ -22,13 +22,10 @@ def find_shared(scan: Scan, axis: int = 0) -> list[Scan]:
     axis
         Axis of which tasks compute ranges.
     """
-    half, key = scan.view.shape[axis] // 2, (slice(None),) * axis
-    ranges = (scan.view.then((*key, slice(start, start + half))) for start in (0, half))
-    first, second = (optimize_plan([scan.then(view)])[0] for view in ranges)
-    keys, own, others = _keys(scan), _keys(first), _keys(second)
+    first, known = _compare_halves(scan, axis)
+    keys, own = _keys(scan), _keys(first)
     nodes = {found: node for node, found in keys.items()}
     whole = {(keys[each.source], each.view): each for each in _scans(scan)}
-    known = {(others[each.source], each.view) for each in _scans(second)}
     found: dict[Hashable, Scan] = {}
     waiting, seen = [first], set[Node]()
     while waiting:
@@ -47,6 +44,29 @@ def find_shared(scan: Scan, axis: int = 0) -> list[Scan]:
             node = nodes[at[0]]
             found[at[0]] = Scan(node, View.identity(node.schema.shape), node.schema)
     return list(found.values())
+
+
+def find_divided(scan: Scan) -> list[Scan]:
+    """Return the shared scans of a plan that ranges read a part of as well.
+
+    Tasks divide ``E`` of ``E @ E`` once it is computed.
+    """
+    first, known = _compare_halves(scan, 0)
+    own, keys = _keys(first), _keys(scan)
+    divided = {own[each.source] for each in _scans(first) if (own[each.source], each.view) not in known}
+    return [each for each in find_shared(scan) if isinstance(each.source, Node) and keys[each.source] in divided]
+
+
+def _compare_halves(scan: Scan, axis: int) -> tuple[Scan, set[tuple[Hashable, View]]]:
+    """Return the plan of the first half of a scan, and what the second half reads.
+
+    The latter are scans of nodes, by key and view.
+    """
+    half, key = scan.view.shape[axis] // 2, (slice(None),) * axis
+    ranges = (scan.view.then((*key, slice(start, start + half))) for start in (0, half))
+    first, second = (optimize_plan([scan.then(view)])[0] for view in ranges)
+    keys = _keys(second)
+    return first, {(keys[each.source], each.view) for each in _scans(second)}
 
 
 def _adds_chunks(node: Node) -> bool:

@@ -72,15 +72,13 @@ RIGHT: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_same_bits(name: str, tensors: list[Any]) -> None:
     in_process = {"sum", "masked sum", "columns", "chain columns", "chain total"}
-    for strategies in ([], ["small_chunks"]):
-        with sparrow.testing.strategy(*strategies):
+    for strategies, result_bytes in (([], 1024), (["small_chunks"], 10**6)):
+        with sparrow.testing.strategy(*strategies), sparrow.testing.tune("cluster", result_bytes=result_bytes):
             with sp.config(engine="stream"):
                 expected = bits(RIGHT[name](*tensors[:3]))
             with sp.config(engine="in_tasks"), sparrow.testing.observe("cluster.round") as rounds:
                 assert bits(RIGHT[name](*tensors[:3])) == expected
             assert rounds or name in in_process or strategies, name
-            with sparrow.testing.tune("cluster", result_bytes=10**6), sp.config(engine="in_tasks"):
-                assert bits(RIGHT[name](*tensors[:3])) == expected
 
 
 @pytest.mark.parametrize("result_bytes", [100, 10**6])
@@ -125,6 +123,20 @@ def test_plans_show_operands(tensors: list[Any]) -> None:
     with sp.config(engine="in_tasks"), sp.explained() as plans:
         A + np.ones((40, 1))
     assert "rounds      1 round of 4 tasks, 400 elements each" in plans[0]
+
+
+def test_squares_of_expressions() -> None:
+    rng = np.random.default_rng(1)
+    with sparrow.testing.tune("cluster", max_read_ratio=1.5), sparrow.testing.tune("relations", chunk_elements=100):
+        A = sp.from_coords(rng.integers(0, 300, (2, 4000)), rng.random(4000), shape=(300, 300), duplicates="last")
+        normalized = A / A.sum(axis=1)[:, None]
+        for plan in (normalized @ normalized, (normalized @ normalized)[1:, ::-1], normalized @ (A * 2 + A.T)):
+            with sp.config(engine="stream"):
+                expected = bits(plan)
+            with sp.config(engine="in_tasks"), sparrow.testing.observe("cluster.round") as rounds:
+                assert bits(plan) == expected
+                assert "operand, elements" in plan.explain()
+            assert len(rounds) > 1
 
 
 def test_errors_of_operands(tensors: list[Any], tmp_path: Path) -> None:
