@@ -16,7 +16,7 @@ from sparrow.storage.bundle import (
     open_bundle,
     write_bundle,
 )
-from sparrow.storage.creation import can_share, create, share_folder, stage_folder
+from sparrow.storage.creation import can_share, create, has_own_options, share_folder, stage_folder
 from sparrow.storage.delta.external import delta_table
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
 from sparrow.storage.fs.credentials import use_storage_options
@@ -47,6 +47,7 @@ __all__ = [
     "count_traffic",
     "create",
     "delta_table",
+    "has_own_options",
     "is_bundle",
     "is_tensor",
     "iter_commits",

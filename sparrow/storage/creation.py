@@ -36,7 +36,7 @@ from sparrow.storage.parquet.reader import DATA_FILE
 from sparrow.storage.parquet.writer import DataFile, widen_coordinates
 from sparrow.storage.tuning import tuning
 
-__all__ = ["can_share", "create", "share_folder", "stage_folder"]
+__all__ = ["can_share", "create", "has_own_options", "share_folder", "stage_folder"]
 
 
 @contextlib.contextmanager
@@ -94,13 +94,18 @@ def stage_folder(
                     raise
 
 
+def has_own_options(path: str) -> bool:
+    """Return whether only this process has the options of an object store."""
+    return get_filesystem(path).is_remote and bool(options_for(path))
+
+
 def can_share(folder: str) -> bool:
     """Return whether other processes may write data files to a folder being created.
 
     Not to an object store whose options only this process has, or where a tensor is visible.
     """
     files = get_filesystem(folder)
-    return not files.is_remote or (not options_for(folder) and files.is_staged(folder))
+    return not files.is_remote or (not has_own_options(folder) and files.is_staged(folder))
 
 
 @contextlib.contextmanager

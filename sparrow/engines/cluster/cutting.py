@@ -132,8 +132,7 @@ def _rows_read(parts: list[dict[Hashable, int]], token: Hashable) -> int:
 def orders_of_leaves(scan: Scan) -> list[tuple[Scan, tuple[int, ...]]]:
     """Return the large stored inputs that tasks do not divide, with an order.
 
-    In that order they would.
-    Inputs that do not get shorter with the leading axis have none, such as a right operand.
+    In that order they would. Inputs that do not get shorter with the leading axis have none, such as a right operand.
     """
     size, middle = scan.view.shape[0], scan.view.shape[0] // 2
     leaves = _leaves(scan)

@@ -32,7 +32,8 @@ from sparrow.plan import Scan
 from sparrow.runtime import events, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import Rows, duplicate_error
-from sparrow.storage import DataFile, can_share, share_folder
+from sparrow.storage import DataFile, can_share, has_own_options, share_folder
+from sparrow.storage.fs.remote_file import pin_file_versions
 
 __all__ = ["ParsedShard", "ShardReader", "Shards", "parse_shards", "read_labels", "store_labels"]
 
@@ -88,7 +89,7 @@ class ParsedFiles:
         """Parse the sources [start, stop); an error of theirs is part of the result."""
         sink, reader, facts, error = RunSink(folder), self.reader, None, None
         reader.report = Report(reader.unit)
-        with settings.config(progress=False):
+        with settings.config(progress=False), pin_file_versions():
             try:
                 facts = reader.parse_shard(self.sources[start:stop], self.state, sink)
             except SparrowError as found:
@@ -139,8 +140,7 @@ def parse_shards(
         The first error of the input, as it would be raised here.
     """
     engine = engines.engine_for("auto")
-    are_files = all(source.path is not None and source.size is not None for source in sources)
-    if not isinstance(engine, Cluster) or not are_files or not can_share(os.fspath(folder)):
+    if not isinstance(engine, Cluster) or not _are_shards(sources) or not can_share(os.fspath(folder)):
         yield None
         return
     with engine.open_rounds() as rounds:
@@ -156,6 +156,13 @@ def parse_shards(
                 raise shard.error
             reader.report.add(**shard.counts)
         yield Shards(rounds, shards, bounds)
+
+
+def _are_shards(sources: Sequence[Source]) -> bool:
+    """Return whether sources are large files that other processes can read."""
+    if any(source.path is None or source.size is None or has_own_options(source.path) for source in sources):
+        return False
+    return len(sources) > 1 and sum(source.size or 0 for source in sources) >= 2 * tuning().min_task_bytes
 
 
 def _cut_files(sizes: Sequence[int], slots: int) -> list[int]:
