@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.cluster.cutting import Cut, count_tasks, cut_chunks
+from sparrow.engines.cluster.cutting import Cut, count_tasks, cut_chunks, widen_ranges
 from sparrow.engines.cluster.engine import Cluster, share_of_result
 from sparrow.engines.cluster.row_files import (
     MergeRows,
@@ -189,8 +189,12 @@ class RepeatedRounds(Cluster):
         if cut.reason:
             return cut
         nbytes = _COPIES * cut.elements * scan.schema.element_bytes() / (len(cut.bounds) - 1)
-        more = math.ceil(nbytes / scheduler.memory_limit)
-        return cut if more < 2 else self._cut_axis(scan, scheduler.slots * more)
+        parts = math.ceil(nbytes / scheduler.memory_limit)
+        inside = {
+            start + (stop - start) * number // parts
+            for start, stop in itertools.pairwise(cut.bounds) for number in range(parts)
+        }  # fmt: skip
+        return replace(cut, bounds=widen_ranges(sorted(inside | {cut.bounds[-1]})))
 
     def _store(self, scan: Scan, dtype: np.dtype[Any], scheduler: Scheduler, layout: _Layout) -> RowFiles:
         """Write the rows of a matrix whose order leads with them."""
