@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,13 @@ import sparrow.testing
 from sparrow import engines
 from sparrow.engines.cluster import Cluster
 from sparrow.models import ALS
-from tests.engines.cluster.failing import Lethal
+from tests.engines.cluster.failing import Deadly, Lethal, map_elements
 from tests.models import als_reference
 
-__all__ = ["RATINGS", "bits", "check_killed_half_step", "elements", "small_half_steps"]
+__all__ = [
+    "RATINGS", "bits", "check_killed_half_step", "elements", "ingest_several_files", "kill_in_mid_sort",
+    "small_half_steps",
+]  # fmt: skip
 
 RATINGS = als_reference.matrix(300, 200, 8, weighted=True)
 """Ratings with empty rows and columns, and a long row."""
@@ -54,3 +58,33 @@ def check_killed_half_step(scheduler: Any, folder: Path) -> None:
     finally:
         engines.unregister("lethal")
     assert [path.name for path in folder.iterdir()] == ["died"]
+
+
+def kill_in_mid_sort(matrix: Any, folder: Path) -> None:
+    """Save a transposed expression while the process of a task dies."""
+    (folder / "deaths").mkdir()
+    with sp.config(engine="stream"), sparrow.testing.tune("storage", group_rows=50):
+        links = matrix.save(folder / "A.sparrow")
+    plan = map_elements(Deadly(str(folder / "deaths"), 300.0), links).T
+    with sparrow.testing.tune("cluster", max_read_ratio=1.5), sparrow.testing.observe("cluster.round") as rounds:
+        assert "round 1     runs" in plan.explain()
+        B = plan.save(folder / "B.sparrow")
+    assert [type(details["work"]).__name__ for _, details in rounds] == ["Runs", "MergedFiles"]
+    assert os.listdir(folder / "deaths") == ["died 0"]
+    assert elements(B) == elements(matrix.T)
+    assert B.verify() == []
+
+
+def ingest_several_files(folder: Path) -> None:
+    """Compare an ingest in tasks with one in this process."""
+    for number in range(4):
+        lines = (f"n{k * k % 17}\tn{k}\t0.{k}" for k in range(number, 300, 3))
+        (folder / f"{number}.txt").write_text("\n".join(lines) + "\n")
+    with sparrow.testing.observe("cluster.round") as rounds:
+        A = sp.ingest.edges(str(folder / "*.txt"), folder / "A.sparrow")
+    assert [type(details["work"]).__name__ for _, details in rounds] == ["ParsedFiles", "MergedRows"]
+    with sp.config(engine="stream"):
+        B = sp.ingest.edges(str(folder / "*.txt"), folder / "B.sparrow")
+    assert elements(A) == elements(B)
+    assert A.labels(0).to_pylist() == B.labels(0).to_pylist()
+    assert A.history()[0]["report"] == B.history()[0]["report"]

@@ -20,7 +20,7 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements
-from tests.engines.cluster.helpers import check_killed_half_step, elements
+from tests.engines.cluster.helpers import check_killed_half_step, elements, ingest_several_files, kill_in_mid_sort
 from tests.sessions import read_blocks
 
 distributed = pytest.importorskip("distributed", reason="requires Dask: pip install distributed")
@@ -96,31 +96,11 @@ def test_worker_killed_in_mid_als(tmp_path: Path) -> None:
 
 
 def test_worker_killed_in_mid_sort(matrix: Any, tmp_path: Path) -> None:
-    (tmp_path / "deaths").mkdir()
-    with sp.config(engine="stream"), sparrow.testing.tune("storage", group_rows=50):
-        links = matrix.save(tmp_path / "A.sparrow")
-    plan = map_elements(Deadly(str(tmp_path / "deaths"), 300.0), links).T
-    with sparrow.testing.tune("cluster", max_read_ratio=1.5), sparrow.testing.observe("cluster.round") as rounds:
-        assert "round 1     runs" in plan.explain()
-        B = plan.save(tmp_path / "B.sparrow")
-    assert [type(details["work"]).__name__ for _, details in rounds] == ["Runs", "MergedFiles"]
-    assert os.listdir(tmp_path / "deaths") == ["died 0"]
-    assert elements(B) == elements(matrix.T)
-    assert B.verify() == []
+    kill_in_mid_sort(matrix, tmp_path)
 
 
 def test_ingest_of_several_files(tmp_path: Path) -> None:
-    for number in range(4):
-        lines = (f"n{k * k % 17}\tn{k}\t0.{k}" for k in range(number, 300, 3))
-        (tmp_path / f"{number}.txt").write_text("\n".join(lines) + "\n")
-    with sparrow.testing.observe("cluster.round") as rounds:
-        A = sp.ingest.edges(str(tmp_path / "*.txt"), tmp_path / "A.sparrow")
-    assert [type(details["work"]).__name__ for _, details in rounds] == ["ParsedFiles", "MergedRows"]
-    with sp.config(engine="stream"):
-        B = sp.ingest.edges(str(tmp_path / "*.txt"), tmp_path / "B.sparrow")
-    assert elements(A) == elements(B)
-    assert A.labels(0).to_pylist() == B.labels(0).to_pylist()
-    assert A.history()[0]["report"] == B.history()[0]["report"]
+    ingest_several_files(tmp_path)
 
 
 def test_failures(matrix: Any, client: Any, tmp_path: Path) -> None:

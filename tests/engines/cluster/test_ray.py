@@ -22,7 +22,7 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements
-from tests.engines.cluster.helpers import check_killed_half_step, elements
+from tests.engines.cluster.helpers import check_killed_half_step, elements, ingest_several_files, kill_in_mid_sort
 
 ray: Any = pytest.importorskip("ray", reason="requires Ray: pip install ray")
 
@@ -87,6 +87,14 @@ def test_worker_killed_in_mid_save(matrix: Any, tmp_path: Path) -> None:
     assert B.verify() == []
     there = {name for name in os.listdir(tmp_path / "B.sparrow") if not name.startswith("_")}
     assert there == {Path(file.path).name for file in B.files()}
+
+
+def test_worker_killed_in_mid_sort(matrix: Any, tmp_path: Path) -> None:
+    kill_in_mid_sort(matrix, tmp_path)
+
+
+def test_ingest_of_several_files(tmp_path: Path) -> None:
+    ingest_several_files(tmp_path)
 
 
 def test_worker_killed_in_mid_als(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, MissingDependencyError, NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements
-from tests.engines.cluster.helpers import check_killed_half_step, elements
+from tests.engines.cluster.helpers import check_killed_half_step, elements, ingest_several_files, kill_in_mid_sort
 
 pytest.importorskip("pyspark", reason="requires Spark: pip install 'pyspark[connect]'")
 
@@ -141,6 +141,14 @@ def test_killed_in_mid_save(levels: int, name: str, matrix: Any, tmp_path: Path)
     assert B.verify() == []
     there = {name for name in os.listdir(tmp_path / "B.sparrow") if not name.startswith("_")}
     assert there == {Path(file.path).name for file in B.files()}
+
+
+def test_worker_killed_in_mid_sort(matrix: Any, tmp_path: Path) -> None:
+    kill_in_mid_sort(matrix, tmp_path)
+
+
+def test_ingest_of_several_files(tmp_path: Path) -> None:
+    ingest_several_files(tmp_path)
 
 
 def test_worker_killed_in_mid_als(tmp_path: Path) -> None:
