@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from cluster import measure_call
-from generate import links as rmat
 from harness import DATA, fresh
 
 import sparrow as sp
+import sparrow.testing
 
 MEASURED = DATA / "scale.json"
 LEVELS = {1: 16, 3: 17, 4: 18, 10: 18, 30: 19, 100: 20}
@@ -38,26 +37,26 @@ Array = np.ndarray[Any, Any]
 
 def measure(millions: int) -> dict[str, float]:
     """Return CPU seconds and bytes of a graph, spread over two processes."""
+    from cluster import measure_call
+    from generate import links as rmat
+
+    solvers = ("cg", "exact") if millions < 100 else ("cg",)
     graph = rmat(LEVELS[millions], millions * 1_000_000)
     n, count = graph.shape[0], graph.nnz
     found: dict[str, float] = {"millions": millions, "links": count, "nodes": n}
     found["bits"] = 8 * sum(file.bytes for file in graph.files()) / count
-    x = np.random.default_rng(0).random(n)
     scratch = fresh(DATA / "scale-scratch")
     scratch.mkdir()
     with sp.config(engine="processes", cluster=2, threads=2, progress=False, scratch=scratch):
-        _warm()
-        for solver in ("cg", "exact"):
+        for solver in ("cg", "exact"):  # starts processes and compiles
+            sp.models.ALS(factors=FACTORS, solver=solver, epochs=1).fit(rmat(LEVELS[1], 1_000_000))
+        for solver in solvers:
             model = sp.models.ALS(factors=FACTORS, solver=solver, epochs=1)
             _, took = measure_call(lambda model=model: model.fit(graph))
             found |= {f"als_{solver}": took.cpu, f"tasks_{solver}": took.tasks}
-        operator = sp.linalg.aslinearoperator(graph.T)
-        operator.matvec(x)
-        operator.matvec(x)
-        _, took = measure_call(lambda: [operator.matvec(x) for _ in range(5)])
-        found |= {"product": took.cpu / 5, "product_tasks": took.tasks / 5}
+        found |= measure_products(graph)
     with sp.config(engine="stream", threads=2, progress=False):
-        for solver in ("cg", "exact"):
+        for solver in solvers:
             model = sp.models.ALS(factors=FACTORS, solver=solver, epochs=1)
             _, took = measure_call(lambda model=model: model.fit(graph))
             found[f"local_{solver}"] = took.cpu
@@ -65,10 +64,15 @@ def measure(millions: int) -> dict[str, float]:
     return found
 
 
-def _warm() -> None:
-    graph = rmat(14, 300_000)
-    for solver in ("cg", "exact"):
-        sp.models.ALS(factors=FACTORS, solver=solver, epochs=1).fit(graph)
+def measure_products(graph: sp.Tensor) -> dict[str, float]:
+    """Return CPU seconds of a product in tasks, and of writing the rows."""
+    from cluster import measure_call
+
+    x, operator = np.random.default_rng(0).random(graph.shape[0]), sp.linalg.aslinearoperator(graph.T)
+    with sparrow.testing.tune("cluster", local_product_elements=0, min_product_elements=1_000_000):
+        _, first = measure_call(lambda: [operator.matvec(x) for _ in range(5)])
+        _, took = measure_call(lambda: [operator.matvec(x) for _ in range(10)])
+    return {"rows": first.cpu - took.cpu / 2, "product": took.cpu / 10, "product_tasks": took.tasks / 10}
 
 
 def _read() -> dict[str, dict[str, float]]:
@@ -99,13 +103,21 @@ def fit(points: list[dict[str, float]], name: str, passes: int) -> Cost:
     passes
         Passes over all links and all rows.
     """
-    from scipy.optimize import nnls
-
     counts = passes * np.array([[each["links"], each["nodes"]] for each in points])
     seconds = np.array([each[name] for each in points])
-    (link, row), _ = nnls(counts / seconds[:, None], np.ones(len(points)))
-    errors = counts @ [link, row] / seconds - 1
-    return Cost(float(link), float(row), tuple(errors.tolist()))
+    relative, found = counts / seconds[:, None], np.zeros(2)
+    found[:] = np.linalg.lstsq(relative, np.ones(len(points)))[0]
+    if found.min() < 0:  # one term explains all
+        kept = int(found.argmax())
+        found[:] = 0
+        found[kept] = relative[:, kept].sum() / (relative[:, kept] ** 2).sum()
+    errors = relative @ found - 1
+    return Cost(*found.tolist(), tuple(errors.tolist()))
+
+
+def select(points: list[dict[str, float]], name: str) -> list[dict[str, float]]:
+    """Return the graphs with a measured cost; products of small ones have no tasks."""
+    return [each for each in points if name in each and (name != "product" or each["product_tasks"])]
 
 
 COSTS = {
@@ -123,9 +135,9 @@ def print_fit() -> None:
     print("| Cost | ns a link | ns a row | Errors, by size | Largest graph, predicted from those up to 10 M |")
     print("|---|--:|--:|---|--:|")
     for title, (name, passes) in COSTS.items():
-        cost = fit(points, name, passes)
-        small = [each for each in points if each["millions"] <= 10]
-        last, guess = points[-1], fit(small, name, passes)
+        own = select(points, name)
+        cost, small = fit(own, name, passes), [each for each in own if each["millions"] <= 10]
+        last, guess = own[-1], fit(small, name, passes)
         error = guess(passes * last["links"], passes * last["nodes"]) / last[name] - 1
         errors = ", ".join(f"{100 * each:+.0f} %" for each in cost.errors)
         print(f"| {title} | {1e9 * cost.link:.0f} | {1e9 * cost.row:.0f} | {errors} | {100 * error:+.0f} % |")
@@ -150,6 +162,8 @@ def count_gathered(indptr: Array, indices: Array, blocks: int, rows_per_page: in
 
 def print_gathered() -> None:
     """Print the rows a link that blocks need, of a crawl and of ids at random."""
+    from generate import links as rmat
+
     web = sp.datasets.load("cnr-2000")
     graphs = {"cnr-2000 by source": web, "cnr-2000 by target": web.T, "R-MAT, ids at random": rmat(18, 4_000_000)}
     parts = (4, 16, 64, 256, 1024)
@@ -178,8 +192,10 @@ GRAPHS = (Graph("WebGraph-sparse", 365.4e6, 29.9e9), Graph("crawl of 100 G links
 """The second has the links a node of WDC 2012 (3.56 G pages, 128.7 G links)."""
 BITS = {"ids follow URLs": 4.6, "ids at random": 27.0}
 """Bits a link and order: of cnr-2000, and of R-MAT graphs."""
-GATHERED = {"ids follow URLs": 0.12, "ids at random": 0.45}
-"""Rows a link that a machine needs, by :func:`print_gathered` for 64 blocks."""
+GATHERED = {
+    "ids follow URLs": {16: 0.137, 64: 0.219, 256: 0.383}, "ids at random": {16: 0.935, 64: 2.43, 256: 4.52}
+}  # fmt: skip
+"""Rows of whole pages a link that each machine needs, by :func:`print_gathered`, means of both half steps."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +208,7 @@ class Machines:
 
     @property
     def name(self) -> str:
-        return f"{self.count} x {self.cores} cores, {self.gbit:g} Gbit/s"
+        return f"{self.count} x {self.cores}, {self.gbit:g} Gbit/s"
 
     def transfer(self, nbytes: float) -> float:
         """Return the seconds in which each machine reads these bytes."""
@@ -210,15 +226,19 @@ def half_step_bytes(graph: Graph, machines: int, ids: str, itemsize: int = 4) ->
     """
     row = itemsize * FACTORS
     links = BITS[ids] / 8 * graph.links / machines
-    rows = min(GATHERED[ids] * graph.links / machines, graph.nodes) * row
-    return links + rows + 3 * graph.nodes * row / machines
+    return links + gathered_bytes(graph, machines, ids, itemsize) + 3 * graph.nodes * row / machines
+
+
+def gathered_bytes(graph: Graph, machines: int, ids: str, itemsize: int = 4) -> float:
+    """Return the bytes of rows that each machine reads for its links."""
+    return min(GATHERED[ids][machines] * graph.links / machines, graph.nodes) * itemsize * FACTORS
 
 
 def print_projection() -> None:
     """Print bytes, CPU seconds and network seconds of large graphs."""
     points = list(_read().values())
-    cost = fit(points, *COSTS["ALS, cg, tasks"])
-    product = fit(points, *COSTS["product, tasks"])
+    cost, exact = (fit(select(points, f"als_{solver}"), f"als_{solver}", 2) for solver in ("cg", "exact"))
+    product = fit(select(points, "product"), *COSTS["product, tasks"])
     print("| | " + " | ".join(graph.name for graph in GRAPHS) + " |\n|---|" + "--:|" * len(GRAPHS))
     lines: list[tuple[str, Any]] = [
         ("nodes", lambda g: f"{g.nodes / 1e6:,.0f} M"),
@@ -228,10 +248,12 @@ def print_projection() -> None:
         ("a table, bfloat16", lambda g: _size(ROW_BYTES * g.nodes / 2)),
         ("ranks, float64", lambda g: _size(8 * g.nodes)),
         *((f"rows gathered in a half step, 64 machines, {ids}",
-           lambda g, i=ids: _size(64 * min(GATHERED[i] * g.links / 64, g.nodes) * ROW_BYTES)) for ids in BITS),
+           lambda g, i=ids: _size(64 * gathered_bytes(g, 64, i))) for ids in BITS),
         ("CPU of an ALS epoch, cg", lambda g: f"{cost(2 * g.links, 2 * g.nodes) / 3600:.1f} core hours"),
+        ("CPU of an ALS epoch, exact", lambda g: f"{exact(2 * g.links, 2 * g.nodes) / 3600:.1f} core hours"),
         ("CPU of a PageRank round", lambda g: f"{product(g.links, g.nodes) / 60:.1f} core minutes"),
-        ("memory of a task, 4,096 tasks", lambda g: _size(_task_bytes(g, 4096))),
+        ("rows of links in CSR files, for PageRank", lambda g: _size(_row_file_bytes(g))),
+        ("memory of an ALS task, 4,096 tasks of 4 GB", lambda g: _size(_task_bytes(g, 4096))),
     ]  # fmt: skip
     for name, text in lines:
         print(f"| {name} | " + " | ".join(text(graph) for graph in GRAPHS) + " |")
@@ -246,19 +268,26 @@ def print_projection() -> None:
                     net = each.transfer(2 * half_step_bytes(graph, each.count, ids, itemsize))
                     cells.append(f"{cpu:.0f}, {net:.0f}")
                 print(f"| ALS epoch, {graph.name}, {ids}, {dtype} | " + " | ".join(cells) + " |")
-        for ids, bits in BITS.items():
-            cells = []
-            for each in CLUSTERS:
-                cpu = product(graph.links, graph.nodes) / (each.count * each.cores)
-                net = each.transfer(bits / 8 * graph.links / each.count + 8 * graph.nodes * (1 + 1 / each.count))
-                cells.append(f"{cpu:.1f}, {net:.1f}")
-            print(f"| PageRank round, {graph.name}, {ids} | " + " | ".join(cells) + " |")
+        cells = []
+        for each in CLUSTERS:
+            cpu = product(graph.links, graph.nodes) / (each.count * each.cores)
+            net = each.transfer(_row_file_bytes(graph) / each.count + 8 * graph.nodes * (1 + 1 / each.count))
+            cells.append(f"{cpu:.1f}, {net:.1f}")
+        print(f"| PageRank round, {graph.name} | " + " | ".join(cells) + " |")
 
 
-def _task_bytes(graph: Graph, tasks: int) -> float:
-    """Return the bytes of links, gathered rows and new rows of a half step's task."""
+def _row_file_bytes(graph: Graph) -> float:
+    """Return the bytes of rows in CSR without values."""
+    return 4 * graph.links + 8 * graph.nodes
+
+
+def _task_bytes(graph: Graph, tasks: int, limit: float = 4e9) -> float:
+    """Return the bytes of links, new rows, and gathered rows of a half step's task.
+
+    Rows are gathered for batches, in at most an eighth of the limit.
+    """
     links = graph.links / tasks
-    return links * (4 + 8 + 8) + max(GATHERED.values()) * links * ROW_BYTES + graph.nodes / tasks * ROW_BYTES
+    return links * (4 + 8 + 8) + graph.nodes / tasks * ROW_BYTES + limit / 8
 
 
 def _size(nbytes: float) -> str:
@@ -335,27 +364,32 @@ ROUNDS = {
     "one of 64 machines dies": Round(failures=1),
     "one dies, 2 are slow, tasks copied": Round(failures=1, slow=2, speculates=True),
 }
-PER_SLOT = (1, 4, 16, 64)
+PER_SLOT = {1: 31, 4: 15, 16: 5, 64: 3}
+"""Runs, of which the median is taken, by tasks per slot."""
 
 
-def simulate(repeats: int = 15) -> dict[str, list[float]]:
+def simulate() -> dict[str, list[float]]:
     """Return the median time of rounds over the ideal, by tasks per slot."""
     out = {}
     for name, each in ROUNDS.items():
         rng = np.random.default_rng(0)
         out[name] = [
             statistics.median(each.run(count * each.machines * each.slots, rng) for _ in range(repeats))
-            for count in PER_SLOT
+            for count, repeats in PER_SLOT.items()
         ]
     return out
 
 
+def simulation_table() -> str:
+    """Return the simulated rounds as Markdown."""
+    head = "| Time of a round over the ideal | " + " | ".join(f"{count} a slot" for count in PER_SLOT) + " |"
+    rows = [f"| {name} | " + " | ".join(f"{each:.2f}" for each in found) + " |" for name, found in simulate().items()]
+    return "\n".join([head, "|---|" + "--:|" * len(PER_SLOT), *rows])
+
+
 def print_simulation() -> None:
     """Print the simulated rounds."""
-    print("| Time of a round over the ideal | " + " | ".join(f"{count} a slot" for count in PER_SLOT) + " |")
-    print("|---|" + "--:|" * len(PER_SLOT))
-    for name, found in simulate().items():
-        print(f"| {name} | " + " | ".join(f"{each:.2f}" for each in found) + " |")
+    print(simulation_table())
 
 
 def main() -> None:
@@ -366,7 +400,8 @@ def main() -> None:
     DATA.mkdir(exist_ok=True)
     if options.what == "measure":
         for millions in options.millions:
-            found = _read() | {str(millions): measure(millions)}
+            found = {str(millions): measure(millions)}
+            found = _read() | found
             MEASURED.write_text(json.dumps(found, indent=1))
             print(found[str(millions)], flush=True)
     else:
