@@ -160,25 +160,48 @@ def test_rows_fit_in_tasks(limit: int, fits: bool, tmp_path: Path) -> None:
         engines.unregister("small")
 
 
-def test_worker_killed_in_mid_pagerank(tmp_path: Path) -> None:
-    A, kills, rounds = make("stored", "float64", tmp_path)[:50], [0], [0]
+def test_interrupt_leaves_no_files(tmp_path: Path) -> None:
+    A, scratch = make("stored", "float64", tmp_path)[:50], tmp_path / "scratch"
+    scratch.mkdir()
 
-    def count(**details: Any) -> None:
-        rounds[0] += type(details["work"]).__name__ == "MultiplyRows"
+    for kind in ("MergeRows", "MultiplyRows"):
+
+        def interrupt(kind: str = kind, **details: Any) -> None:
+            if type(details["work"]).__name__ == kind:
+                raise KeyboardInterrupt
+
+        with (
+            sp.config(engine="in_tasks", scratch=scratch),
+            sparrow.testing.on("cluster.round", interrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            sp.linalg.pagerank(A)
+        gc.collect()
+        assert os.listdir(scratch) == []
+
+
+def test_workers_killed_in_mid_loop(tmp_path: Path) -> None:
+    A, kills, works = make("stored", "float64", tmp_path)[:50], dict[str, int](), [""]
+
+    def run() -> list[bytes]:
+        return [sp.graph.pagerank(A).to_numpy().tobytes(), sp.graph.connected_components(A).to_numpy().tobytes()]
+
+    def begin(**details: Any) -> None:
+        works.append(type(details["work"]).__name__)
 
     def kill(task: int, pid: int) -> None:
-        if rounds[0] == 3 and not kills[0]:
-            kills[0] = pid
+        if works[-1] in ("MergeRows", "MultiplyRows", "Fold") and works[-1] not in kills:
+            kills[works[-1]] = pid
             psutil.Process(pid).kill()
 
     with sp.config(engine="stream"):
-        expected = sp.graph.pagerank(A).to_numpy().tobytes()
+        expected = run()
     with (
         sp.config(engine="processes", cluster=2),
-        sparrow.testing.on("cluster.round", count),
+        sparrow.testing.on("cluster.round", begin),
         sparrow.testing.on("cluster.task", kill),
         sparrow.testing.observe("cluster.death") as deaths,
     ):
-        assert sp.graph.pagerank(A).to_numpy().tobytes() == expected
-    assert [details["pid"] for _, details in deaths] == kills
-    assert rounds[0] > 4
+        assert run() == expected
+    assert [details["pid"] for _, details in deaths] == list(kills.values())
+    assert len(kills) == 3
