@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -46,6 +47,7 @@ from sparrow.engines.cluster.tasks import (
     Groups,
     Products,
     States,
+    Sums,
     Work,
     chunk_checksum,
     root_scan,
@@ -488,24 +490,33 @@ class Cluster:
         if work is None:
             return self._stream.evaluate_dense(node)
         with self.open_rounds(scheduler) as rounds:
-            axis = work.axis if isinstance(work, Products) else 0
+            axis = 0 if isinstance(work, Arrays) else work.axis
             prepared = self.prepare(root_scan(node), rounds.folder, axis)
-            return np.concatenate(rounds.run([prepared], work, cut.bounds), axis=work.output_axis)
+            found = rounds.run([prepared], work, cut.bounds)
+            if not isinstance(work, Sums):
+                return np.concatenate(found, axis=work.output_axis)
+            with np.errstate(all="ignore"):
+                return functools.reduce(np.add, found)
 
-    def _cut_dense(self, node: Root, slots: int) -> tuple[Cut, Products | Arrays | None]:
+    def _cut_dense(self, node: Root, slots: int) -> tuple[Cut, Products | Sums | Arrays | None]:
         """Return the tasks of a node with a dense result."""
         if isinstance(node, Map):
             return self._cut_array(node, slots)
         if not isinstance(node, Contraction):
             return Cut(reason="sums would be carried over from task to task"), None
+        (scan,) = node.scans if len(node.scans) == 1 else (None,)
         found = _output_axis(node)
-        if found is None:
-            return Cut(reason="no axis of the result leads the sort order of the tensor; add_order() makes one"), None
-        axis, output_axis = found
-        (scan,) = node.scans
-        others = [k for k in range(scan.view.ndim) if k != axis]
-        cut = self._cut_axis(scan.then(scan.view.permute((axis, *others))), slots)
-        return cut, None if cut.reason else Products(axis, output_axis, share_of_result(len(cut.bounds) - 1))
+        cut = Cut(reason="no axis of the result leads the sort order of the tensor; add_order() makes one")
+        if found is not None and scan is not None:
+            axis, output_axis = found
+            cut = self._cut_axis(_lead_with(scan, axis), slots)
+            if not cut.reason:
+                return cut, Products(axis, output_axis, share_of_result(len(cut.bounds) - 1))
+        for axis in _summed_axes(node) if found is None or cut.reads_all else ():
+            other = self._cut_axis(_lead_with(node.scans[0], axis), slots)
+            if not other.reason:
+                return other, Sums(axis, share_of_result(len(other.bounds) - 1))
+        return cut, None
 
     def _cut_array(self, node: Map, slots: int) -> tuple[Cut, Arrays | None]:
         """Return the tasks of an element-wise function whose result is an array."""
@@ -680,6 +691,25 @@ def _is_pushed_down(nodes: Sequence[Reduce], scan: Scan) -> bool:
     if len(nodes) > 1:
         return False
     return isinstance(scan.relation, SumPushdown) or find_marginal_sums(nodes[0], scan) is not None
+
+
+def _lead_with(scan: Scan, axis: int) -> Scan:
+    """Return a scan with an axis first."""
+    return scan.then(scan.view.permute((axis, *(k for k in range(scan.view.ndim) if k != axis))))
+
+
+def _summed_axes(node: Contraction) -> list[int]:
+    """Return the axes of the tensor that are summed.
+
+    None of floats, whose sums depend on the cut.
+    """
+    if len(node.scans) != 1 or node.mask is not None or not node.semiring.plain or node.schema.dtype.kind not in "iu":
+        return []
+    (scan,) = node.scans
+    own = next(indices for each, indices in zip(node.operands, node.indices, strict=True) if isinstance(each, Scan))
+    if len(set(own)) < len(own) or scan.schema.fill_value != 0:
+        return []
+    return [axis for axis, index in enumerate(own) if index not in node.output_indices]
 
 
 def _output_axis(node: Contraction) -> tuple[int, int] | None:

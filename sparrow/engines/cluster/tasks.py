@@ -38,7 +38,7 @@ from sparrow.storage import DataFile, TensorWriter, count_traffic
 
 __all__ = [
     "Answer", "Arrays", "Count", "Elements", "FileTarget", "Files", "Fold", "Groups", "Job", "Products", "States",
-    "collect_overrides", "cut_range", "run_task", "shift_range",
+    "Sums", "collect_overrides", "cut_range", "run_task", "shift_range",
 ]  # fmt: skip
 
 _stream = Stream()
@@ -261,6 +261,31 @@ class Products:
         shape[self.output_axis] = stop - start
         cut = node.with_inputs([cut_range(node.scans[0], start, stop, self.axis)])
         found = _stream.evaluate_dense(replace(cut, schema=replace(cut.schema, shape=tuple(shape))))
+        return store_array(folder, found) if found.nbytes > self.max_bytes else found
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Contract ranges along an axis that is summed, of integers."""
+
+    axis: int
+    """Axis of the tensor that is cut."""
+    max_bytes: int
+
+    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> Any:
+        """Return the sums over positions [start, stop) of the axis."""
+        node = scans[0].source
+        assert isinstance(node, Contraction)
+        number = next(k for k, each in enumerate(node.operands) if isinstance(each, Scan))
+        index = node.indices[number][self.axis]
+        operands: list[Scan | Dense] = []
+        for each, own in zip(node.operands, node.indices, strict=True):
+            if isinstance(each, Scan):
+                operands.append(cut_range(each, start, stop, self.axis))
+            else:
+                key = tuple(slice(start, stop) if k == index else slice(None) for k in own)
+                operands.append(Dense(each.array[key]))
+        found = np.asarray(_stream.evaluate_dense(replace(node, operands=tuple(operands))))
         return store_array(folder, found) if found.nbytes > self.max_bytes else found
 
 

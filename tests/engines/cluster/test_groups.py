@@ -78,6 +78,28 @@ def test_reductions_inside_of_plans(matrix: Any) -> None:
         assert nested == bits((matrix[:] / matrix[:].max(axis=0)).sum(axis=0))
 
 
+def test_products_of_integers_over_the_leading_axis(matrix: Any, tmp_path: Path) -> None:
+    with sp.config(engine="stream"), sparrow.testing.tune("storage", group_rows=100):
+        A = (matrix * 1e3).clip(-1e4, 1e4).astype("int32").save(tmp_path / "A.sparrow")
+    rng = np.random.default_rng(0)
+    x, X = rng.integers(-(2**31), 2**31, 600), rng.integers(0, 2**31, (600, 3)).astype("int32")
+    products: list[Any] = [
+        lambda: x @ A, lambda: A.T @ X, lambda: (A * 3)[::-1, 2:].T @ x, lambda: sp.einsum("ij,i,ik->jk", A, x, X),
+        lambda: sp.einsum("ij,i,j->", A, x, x[:10]),
+    ]  # fmt: skip
+    for number, product in enumerate(products):
+        with sparrow.testing.tune("cluster", max_read_ratio=1.5), sparrow.testing.observe("cluster.round") as rounds:
+            found = np.asarray(product())
+        assert [type(details["work"]).__name__ for _, details in rounds] == ["Sums"], number
+        with sp.config(engine="stream"):
+            expected = np.asarray(product())
+        assert found.dtype == expected.dtype
+        assert found.tobytes() == expected.tobytes(), number
+    with sparrow.testing.observe("cluster.round") as rounds:
+        x @ matrix  # sums of floats depend on the cut
+    assert rounds == []
+
+
 def test_sums_of_floats_have_lanes(matrix: Any) -> None:
     with sparrow.testing.observe("cluster.round") as rounds:
         matrix.sum(axis=0).compute()
