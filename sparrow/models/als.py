@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
+from sparrow.engines.round_profile import collect_rounds
 from sparrow.engines.task_rounds import open_rounds
 from sparrow.errors import ConvergenceError, InvalidValueError, TooLargeError, UnsupportedError
 from sparrow.models.als_data import Ratings, SparseRatings, load_rows
@@ -138,6 +139,9 @@ class ALS(Parameters, Persistent, Recommender):
         :math:`\mu`, and biases of shapes (users,) and (items,), 0 for rows without ratings; with ``biases`` only.
     loss_
         Objective after each half step, shape (2 * epochs,). With exact solves it never rises, up to rounding.
+    rounds_
+        Measurements of the rounds of tasks of a fit on a cluster, one dict each: ``work``, ``tasks``, ``seconds``,
+        least, median and largest ``task_seconds``, bytes, ``retries`` and ``hosts``. Empty if it ran in this process.
 
     Examples
     --------
@@ -297,6 +301,7 @@ class ALS(Parameters, Persistent, Recommender):
             table_bytes = 0 if self.memory_map is not None else users.raw.nbytes + items.raw.nbytes
             pinned = Tensor(scan.source, scan.view)
             with (
+                collect_rounds() as rounds,
                 memory.reserve(table_bytes, "factor tables") as reservation,
                 self._open_ratings(scan, pinned.T.__sparrow_scan__(), users.shape[1]) as (ratings, backend),
             ):
@@ -305,7 +310,7 @@ class ALS(Parameters, Persistent, Recommender):
                 biases = Biases.of_ratings(ratings, users, items) if self.biases else None
                 losses = self._run_epochs(ratings, users, items, objective, biases, backend)
                 users.chunk_bounds = items.chunk_bounds = None
-        self._set_fitted(users, items, biases, pinned, losses)
+        self._set_fitted(users, items, biases, pinned, losses, [each.to_dict() for each in rounds])
         return self
 
     @contextmanager
@@ -329,11 +334,18 @@ class ALS(Parameters, Persistent, Recommender):
             yield ratings, backend
 
     def _set_fitted(
-        self, users: FactorTable, items: FactorTable, biases: Biases | None, training: Tensor, losses: list[float]
+        self,
+        users: FactorTable,
+        items: FactorTable,
+        biases: Biases | None,
+        training: Tensor,
+        losses: list[float],
+        rounds: Sequence[dict[str, Any]] = (),
     ) -> None:
         self._users, self._items, self._biases, self._training = users, items, biases, training
         self._derived = _Derived()
         self.loss_ = np.array(losses)
+        self.rounds_ = list(rounds)
         self.n_features_in_ = items.shape[0]
 
     def _summarize(self) -> ModelSummary | None:

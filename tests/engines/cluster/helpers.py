@@ -54,7 +54,9 @@ def check_killed_half_step(scheduler: Any, folder: Path) -> None:
         with small_half_steps():
             expected = bits(ALS(**options, engine="stream").fit(RATINGS))
             with sp.config(engine="lethal"):
-                assert bits(ALS(**options).fit(RATINGS)) == expected
+                model = ALS(**options).fit(RATINGS)
+            assert bits(model) == expected
+            assert max(each["retries"] for each in model.rounds_ if each["work"] == "halfstep") >= 1
     finally:
         engines.unregister("lethal")
     assert [path.name for path in folder.iterdir()] == ["died"]

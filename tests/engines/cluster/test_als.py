@@ -64,6 +64,9 @@ def test_same_bits_as_in_one_process(options: dict[str, Any], rounds: list[str],
     with sp.config(engine="here"), sparrow.testing.observe("cluster.round") as seen:
         found = ALS(**options).fit(RATINGS)
     assert bits(found) == bits(expected)
+    assert expected.rounds_ == []
+    assert [each["work"] for each in found.rounds_] == [name.lower() for name in rounds_of(seen)]
+    assert {each["retries"] for each in found.rounds_} == {0}
     assert [name for name in rounds_of(seen) if name in ("RowSums", "Statistics", "Rotation", "HalfStep")] == rounds
     assert min(details["tasks"] for name, details in seen if type(details["work"]).__name__ == "HalfStep") >= 4
     assert not found.user_factors_[~RATINGS.any(axis=1), :4].any()
