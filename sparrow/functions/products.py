@@ -20,7 +20,7 @@ from sparrow.plan import normalize_axis
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import matmul
 
-__all__ = ["matmul", "matrix_power", "multi_dot", "vecdot"]
+__all__ = ["matmul", "matrix_power", "multi_dot", "outer_product", "vecdot"]
 
 
 def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Any:
@@ -86,6 +86,19 @@ def multi_dot(arrays: Sequence[Any]) -> Any:
     given = [[k, k + 1][-np.ndim(each) :] if k == 0 else [k, k + 1][: np.ndim(each)] for k, each in enumerate(arrays)]
     result = [each for each in (0, len(arrays)) if any(each in own for own in given)]
     return einsum(*(part for pair in zip(arrays, given, strict=True) for part in pair), result)
+
+
+def outer_product(one: Tensor, other: Tensor) -> Tensor:
+    """Return the products of the elements of two vectors, lazily.
+
+    Those of stored elements are formed, whatever the lengths.
+    """
+    column, row = one[:, None], other[None, :]
+    product: Tensor = column * row
+    if one.fill_value == 0 and other.fill_value == 0:
+        result: Tensor = matmul(column, row)
+        return result.rename(dict(zip(result.dims, product.dims, strict=True)))
+    return product
 
 
 def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str = -1) -> Any:

@@ -12,7 +12,7 @@ from sparrow.errors import AxisError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
 from sparrow.functions.elementwise import as_operand
 from sparrow.functions.manipulation import diagonal as any_diagonal
-from sparrow.functions.products import matmul, matrix_power, vecdot
+from sparrow.functions.products import matmul, matrix_power, outer_product, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
 from sparrow.linalg.factorizations import call_dense
 from sparrow.plan import normalize_axis
@@ -196,11 +196,7 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
     one, other = as_tensor(x1), as_tensor(x2)
     if one.ndim != 1 or other.ndim != 1:
         raise ShapeError(f"outer requires two vectors, got shapes {one.shape} and {other.shape}")
-    product: Tensor = one[:, None] * other[None, :]
-    if one.fill_value == 0 and other.fill_value == 0:  # costs the stored elements, whatever the lengths
-        result: Tensor = matmul(one[:, None], other[None, :])
-        return result.rename(dict(zip(result.dims, product.dims, strict=True)))
-    return product
+    return outer_product(one, other)
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:

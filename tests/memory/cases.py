@@ -859,10 +859,10 @@ CASES: dict[str, Case | list[Case]] = {
             "unique",
             "unique_counts",
             "unique_values",
-            "cumulative_sum",
-            "cumulative_prod",
         )
     },
+    "np.cumulative_sum": lambda d: np.cumulative_sum(d.A, axis=1),
+    "np.cumulative_prod": lambda d: np.cumulative_prod(d.A, axis=1),
     **{f"np.{name}": (lambda d, name=name: getattr(np, name)(d.V)) for name in ("unique_all", "unique_inverse")},
     **{
         f"np.linalg.{name}": of_matrix(getattr(np.linalg, name))

@@ -57,6 +57,7 @@ def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, 
                 low, high = ((end[axis.dim] - axis.start) // axis.step for end in (chunk.low, chunk.high))
                 low, high = min(max(min(low, high), 0), size), min(max(low, high) + 1, size)
                 count = math.ceil(repeats * chunk.rows / most) if repeats > 1 or most < rows else 1
+                count = min(count, max(high - low, 1))
                 steps.extend(
                     (low + (high - low) * (k + 1) // count, repeats * chunk.rows // count) for k in range(count)
                 )
@@ -67,7 +68,7 @@ def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, 
             steps.append((size, rows))
         else:
             rows_each = rows if cursor_strategy(scan) else tuning().rescan_factor * rows
-            count = -(-total // rows_each)
+            count = min(-(-total // rows_each), size)
             steps.extend((size * (k + 1) // count, rows_each) for k in range(count))
     bounds, gathered = [0], 0
     least = rows - rows // 8  # a row group may be so much smaller, to end where a row does

@@ -21,6 +21,7 @@ from sparrow.functions.elementwise import logical_not
 from sparrow.functions.generation import full, full_like
 from sparrow.functions.labels import align
 from sparrow.functions.manipulation import concat, diagonal, nonzero, reshape, split
+from sparrow.functions.products import outer_product
 from sparrow.functions.searching import where
 from sparrow.functions.sets import unique_counts
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, swapaxes
@@ -307,8 +308,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 def outer(a: Any, b: Any) -> Tensor:
     """Return the outer product of the elements of two tensors, lazily."""
-    product: Tensor = reshape(a, -1)[:, None] * reshape(b, -1)[None, :]
-    return product
+    return outer_product(reshape(a, -1), reshape(b, -1))
 
 
 def unique(

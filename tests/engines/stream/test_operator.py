@@ -185,6 +185,14 @@ def test_partitions_shrink_with_the_memory_limit(limit: int, width: int, entries
         assert len(bounds) - 1 == -(-2400 // entries)
 
 
+def test_partitions_are_at_most_rows() -> None:
+    A = sp.asarray(np.arange(1.0, 11))[:, None]
+    many = sp.broadcast_to(A, (10, 2**40))
+    assert partition_bounds([many.__sparrow_scan__()], 10, rows=1000) == list(range(11))
+    across = sp.broadcast_to(A.T, (7, 10))[:, :, None]
+    assert len(partition_bounds([sp.broadcast_to(across, (7, 10, 2**40)).__sparrow_scan__()], 7, rows=1000)) == 8
+
+
 @pytest.mark.parametrize("where", ["memory", "disk"])
 def test_other_order_is_sorted_once(folder: Path, where: str, small_partitions: None) -> None:
     dense = random_array((20, 20), seed=5)
