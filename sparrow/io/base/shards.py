@@ -149,13 +149,19 @@ def parse_shards(
             yield None
             return
         decided = state()
+        there = [replace(source, path=_absolute_path(source.path or "")) for source in sources]
         reader.report.clear()  # what was read so far is read again
-        shards: list[ParsedShard] = rounds.run([], ParsedFiles(reader, tuple(sources), decided), bounds)
+        shards: list[ParsedShard] = rounds.run([], ParsedFiles(reader, tuple(there), decided), bounds)
         for shard in shards:
             if shard.error is not None:
                 raise shard.error
             reader.report.add(**shard.counts)
         yield Shards(rounds, shards, bounds)
+
+
+def _absolute_path(path: str) -> str:
+    """Return a path that does not depend on the working directory of a task."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def _are_shards(sources: Sequence[Source]) -> bool:

@@ -387,15 +387,15 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         def state() -> Any:
             found = decide()
             stop()
-            return found, query.types, constants_of(sources, query), sources
+            return found, query.types, constants_of(sources, query), [source.name for source in sources]
 
         return parse_shards(self, sources, folder, state)
 
     def parse_shard(self, sources: Sequence[Source], state: Any, sink: RunSink) -> TableFacts:
         """Leave the rows of some of the files as runs, and return facts about them."""
-        found, types, constants, every = state
+        found, types, constants, names = state
         query = replace(self.spec, types=dict(types))
-        first = every.index(sources[0])
+        first = names.index(sources[0].name)
         ingest = TableIngest(sink, self, "")
         with closing(iter_files(sources, query, partitions=constants[first : first + len(sources)])) as batches:
             return ingest.parse_shard(batches, found)

@@ -102,6 +102,18 @@ def test_edges(tmp_path: Path, options: dict[str, Any]) -> None:
     )
 
 
+def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (sp.eye(30) * 2).compute().nnz == 30  # the processes are in another folder
+    monkeypatch.chdir(tmp_path)
+    write_parts(tmp_path / "parts", ".txt", ["0 1\n2 3\n", "4 5\n6 49\n", "7 8\n"])
+    check(tmp_path, lambda dst: sp.ingest.edges("parts/*.txt", dst), WORKS)
+    write_parts(tmp_path / "parts" / "more", ".csv", ["a,b\n0,1\n2,3\n", "a,b\n4,5\n6,49\n", "a,b\n7,8\n"])
+    check(tmp_path, lambda dst: sp.ingest.columns("parts/more", dst, coords=["a", "b"], overwrite=True), [])
+    check(tmp_path, lambda dst: sp.ingest.columns("parts/more/*", dst, coords=["a"], value="b", overwrite=True), WORKS)
+    write_parts(tmp_path / "parts" / "rows", ".svm", ["1 1:2\n", "0 3:4\n", "1 5:6\n"])
+    check(tmp_path, lambda dst: sp.ingest.libsvm("parts/rows/*", dst, overwrite=True), ["ParsedFiles", "ShiftedBlocks"])
+
+
 def test_edges_with_vertices_and_errors(tmp_path: Path) -> None:
     (tmp_path / "vertices.txt").write_text("".join(f"{k} name{k}\n" for k in range(50)))
     texts = ["0 1\n2 3\n", "4 5\n6 49\n", "7 8\n"]
