@@ -130,19 +130,20 @@ bench: $(VENV)/.bench
 SCHEDULERS ?= spark ray
 MINUTES_TO_INSTALL ?= 10
 LAYER := $(VENV)/schedulers
+limit = $(if $(shell command -v timeout),timeout $(1))
 cluster: $(VENV)/.dev
 	@$(BIN)/python -m venv --without-pip $(LAYER)
 	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 	  > $$($(LAYER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth
 	@for name in $(SCHEDULERS); do \
 	  echo "Installing $$name into $(LAYER)"; \
-	  timeout $(MINUTES_TO_INSTALL)m $(PIP) --python $(LAYER)/bin/python install --constraint constraints.txt \
+	  $(call limit,$(MINUTES_TO_INSTALL)m) $(PIP) --python $(LAYER)/bin/python install --constraint constraints.txt \
 	    --editable ".[$$name]" || echo "$$name could not be installed: its tests will be skipped" >&2; \
 	done
 	@command -v java > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || \
 	  { apt-get -qq update && apt-get -qq install --yes --no-install-recommends openjdk-17-jre-headless; } > /dev/null || \
 	  echo 'Java could not be installed: tests of Spark will be skipped' >&2
-	timeout 8m $(LAYER)/bin/python -m pytest -n 2 --dist loadfile $(SCHEDULERS:%=tests/engines/cluster/test_%.py) || [ $$? = 5 ]
+	$(call limit,8m) $(LAYER)/bin/python -m pytest -n 2 --dist loadfile $(SCHEDULERS:%=tests/engines/cluster/test_%.py) || [ $$? = 5 ]
 
 # The engine tests use the device where there is one, in one process that has its memory alone.
 CUPY ?= cupy-cuda12x

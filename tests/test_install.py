@@ -1,7 +1,7 @@
 """Commands of README, Install, how-to pages and recipes, in clean environments.
 
 By default the environments share the packages that sparrow depends on with the tests, and nothing is fetched. Under
-``--clean-install`` (``make install-check``) they share nothing.
+``--clean-install`` (``make install-check``) they share nothing, and run the commands of all pages.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ PAGES = [
                  *sorted(DOCS.glob("recipes/*.md")))
     if any("$ " in block for block in read_blocks(page.read_text(), "console"))
 ]  # fmt: skip
+WHEEL_PAGES = ("README.md", "docs/howto/shell.md")
 SHARE = f"""PYTHONPATH={REPOSITORY} {sys.executable} -c '
 from pathlib import Path
 from tests.sessions import share_compiled_kernels
@@ -111,13 +112,18 @@ def test_install_page(clone: Path, environment: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_of_a_page(page: str, clone: Path, wheel_environment: dict[str, str], tmp_path: Path) -> None:
-    for name in ("datasets", "ingest", "docs"):
-        (tmp_path / name).symlink_to(clone / name)
-    shown = read_blocks((clone / page).read_text(), "console")
-    commands = [(typed, output) for typed, output in parse_commands(shown) if not typed.startswith("make ")]
-    run_session(commands, tmp_path, wheel_environment)
+def test_commands_of_pages(
+    clone: Path, wheel_environment: dict[str, str], tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """By default of two: ``test_pages`` runs those of all in the checkout."""
+    for page in PAGES if pytestconfig.getoption("--clean-install") else WHEEL_PAGES:
+        folder = tmp_path / page.replace("/", "-")
+        folder.mkdir()
+        for name in ("datasets", "ingest", "docs"):
+            (folder / name).symlink_to(clone / name)
+        shown = read_blocks((clone / page).read_text(), "console")
+        commands = [(typed, output) for typed, output in parse_commands(shown) if not typed.startswith("make ")]
+        run_session(commands, folder, wheel_environment)
 
 
 def test_suggested_packages_are_extras(repository: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +20,56 @@ from tests.engines.cluster.failing import Deadly, Lethal, map_elements
 from tests.models import als_reference
 
 __all__ = [
-    "RATINGS", "bits", "check_killed_half_step", "elements", "ingest_several_files", "kill_in_mid_sort",
-    "small_half_steps",
+    "RATINGS", "bits", "check_killed_driver", "check_killed_half_step", "elements", "ingest_several_files",
+    "kill_in_mid_sort", "small_half_steps",
 ]  # fmt: skip
 
 RATINGS = als_reference.matrix(300, 200, 8, weighted=True)
 """Ratings with empty rows and columns, and a long row."""
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+import sparrow as sp, sparrow.testing
+from tests.engines.cluster.failing import map_elements
+
+def double(values):
+    return np.asarray(values) * 2
+
+def die(**details):
+    print(details.get("pid"), flush=True)
+    if details.get("task", 1) == 1:  # task 0 is done
+        os.kill(os.getpid(), signal.SIGKILL)
+
+engine, cluster, scratch, source, path, event = sys.argv[1:]
+sp.config(engine=engine, cluster=cluster, scratch=scratch)
+with sparrow.testing.strategy("tiny_tasks"), sparrow.testing.on(event, die):
+    map_elements(double, sp.open(source)).save(path)
+"""
+"""A program that is killed while tasks save a tensor."""
+
+
+def check_killed_driver(engine: str, cluster: str, matrix: Any, folder: Path, event: str = "cluster.wait") -> list[str]:
+    """Check that a killed driver leaves nothing that the next one does not remove.
+
+    The program comes from standard input, without ``if __name__ == "__main__"``. Return its output.
+    """
+    for name in ("saved", "scratch"):
+        (folder / name).mkdir()
+    saved, scratch = folder / "saved" / "B.sparrow", folder / "scratch"
+    command = [sys.executable, "-", engine, cluster, str(scratch), matrix.path, str(saved), event]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    run = subprocess.run(command, input=KILLED, env=environment, capture_output=True, text=True)
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    assert not saved.exists()
+    assert len(os.listdir(scratch)) == 1
+    with sp.config(scratch=scratch):
+        B = (matrix * 2).save(saved)
+    assert elements(B) == elements(matrix * 2)
+    assert os.listdir(folder / "saved") == ["B.sparrow"]
+    assert os.listdir(scratch) == []
+    return run.stdout.split()
 
 
 def elements(A: Any) -> list[Any]:

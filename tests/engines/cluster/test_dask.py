@@ -20,7 +20,13 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements
-from tests.engines.cluster.helpers import check_killed_half_step, elements, ingest_several_files, kill_in_mid_sort
+from tests.engines.cluster.helpers import (
+    check_killed_driver,
+    check_killed_half_step,
+    elements,
+    ingest_several_files,
+    kill_in_mid_sort,
+)  # fmt: skip
 from tests.sessions import read_blocks
 
 distributed = pytest.importorskip("distributed", reason="requires Dask: pip install distributed")
@@ -93,6 +99,10 @@ def test_worker_killed_in_mid_save(matrix: Any, tmp_path: Path) -> None:
 
 def test_worker_killed_in_mid_als(tmp_path: Path) -> None:
     check_killed_half_step(connect(None), tmp_path)
+
+
+def test_driver_killed_leaves_nothing_visible(matrix: Any, client: Any, tmp_path: Path) -> None:
+    check_killed_driver("dask", client.scheduler.address, matrix, tmp_path)
 
 
 def test_worker_killed_in_mid_sort(matrix: Any, tmp_path: Path) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +22,7 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, MissingDependencyError, UnsupportedError, WorkerError
 from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements, raise_odd_error, report_settings
-from tests.engines.cluster.helpers import check_killed_half_step, elements
+from tests.engines.cluster.helpers import check_killed_driver, check_killed_half_step, elements
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -163,40 +160,9 @@ def test_interrupt_cancels_tasks(matrix: Any, tmp_path: Path) -> None:
 
 
 def test_driver_killed_leaves_nothing_visible(matrix: Any, tmp_path: Path) -> None:
-    """The program is on standard input, without ``if __name__ == "__main__"``."""
-    (tmp_path / "saved").mkdir()
-    (tmp_path / "scratch").mkdir()
-    program = f"""
-import os, signal
-import numpy as np
-import sparrow as sp, sparrow.testing
-from tests.engines.cluster.failing import map_elements
-
-def double(values):
-    return np.asarray(values) * 2
-
-def die(task, pid):
-    print(pid, flush=True)
-    if task == 1:  # task 0 is done
-        os.kill(os.getpid(), signal.SIGKILL)
-
-sp.config(engine="processes", cluster=1, scratch={str(tmp_path / "scratch")!r})
-with sparrow.testing.strategy("tiny_tasks"), sparrow.testing.on("cluster.task", die):
-    map_elements(double, sp.open({str(matrix.path)!r})).save({str(tmp_path / "saved" / "B.sparrow")!r})
-"""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run([sys.executable, "-"], input=program, env=environment, capture_output=True, text=True)
-    assert run.returncode == -signal.SIGKILL, run.stderr
-    assert not (tmp_path / "saved" / "B.sparrow").exists()
-    assert len(os.listdir(tmp_path / "scratch")) == 1
-    (worker,) = set(run.stdout.split())
+    (worker,) = set(check_killed_driver("processes", "1", matrix, tmp_path, event="cluster.task"))
     with contextlib.suppress(psutil.NoSuchProcess):  # it ends with the driver
         psutil.Process(int(worker)).wait(60)
-    with sp.config(scratch=tmp_path / "scratch"):
-        B = (matrix * 2).save(tmp_path / "saved" / "B.sparrow")
-    assert elements(B) == elements(matrix * 2)
-    assert os.listdir(tmp_path / "saved") == ["B.sparrow"]
-    assert os.listdir(tmp_path / "scratch") == []
 
 
 def test_large_arrays_are_mapped(matrix: Any, tmp_path: Path) -> None:

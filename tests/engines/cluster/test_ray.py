@@ -22,7 +22,13 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements
-from tests.engines.cluster.helpers import check_killed_half_step, elements, ingest_several_files, kill_in_mid_sort
+from tests.engines.cluster.helpers import (
+    check_killed_driver,
+    check_killed_half_step,
+    elements,
+    ingest_several_files,
+    kill_in_mid_sort,
+)  # fmt: skip
 
 ray: Any = pytest.importorskip("ray", reason="requires Ray: pip install ray")
 
@@ -99,6 +105,10 @@ def test_ingest_of_several_files(tmp_path: Path) -> None:
 
 def test_worker_killed_in_mid_als(tmp_path: Path) -> None:
     check_killed_half_step(Ray(), tmp_path)
+
+
+def test_driver_killed_leaves_nothing_visible(matrix: Any, tmp_path: Path) -> None:
+    check_killed_driver("ray", ray.get_runtime_context().gcs_address, matrix, tmp_path)
 
 
 def test_failures(matrix: Any, tmp_path: Path) -> None:

@@ -22,7 +22,13 @@ from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import InvalidValueError, MissingDependencyError, NotFoundError, WorkerError
 from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements
-from tests.engines.cluster.helpers import check_killed_half_step, elements, ingest_several_files, kill_in_mid_sort
+from tests.engines.cluster.helpers import (
+    check_killed_driver,
+    check_killed_half_step,
+    elements,
+    ingest_several_files,
+    kill_in_mid_sort,
+)  # fmt: skip
 
 pytest.importorskip("pyspark", reason="requires Spark: pip install 'pyspark[connect]'")
 
@@ -85,7 +91,9 @@ def clusters() -> Iterator[dict[str, Any]]:
     from pyspark.sql import SparkSession
 
     session = SparkSession.active()
-    yield {"active": None, "session": session, "master": MASTER, "connect": f"sc://127.0.0.1:{port}"}
+    address = f"sc://127.0.0.1:{port}"
+    yield {"active": None, "session": session, "master": MASTER, "connect": address}
+    connect(address)._session.stop()  # else it would look for its server for minutes when the process ends
     session.stop()
 
 
@@ -160,6 +168,10 @@ def test_worker_dies_again_and_again(matrix: Any, tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match=r"Spark gave up the tasks: .*4 times.* exited unexpectedly"):
         map_elements(Deadly(str(tmp_path / "deaths"), 300.0, times=4), matrix).save(tmp_path / "B.sparrow")
     assert os.listdir(tmp_path) == ["deaths"]
+
+
+def test_driver_killed_leaves_nothing_visible(clusters: dict[str, Any], matrix: Any, tmp_path: Path) -> None:
+    check_killed_driver("spark", clusters["connect"], matrix, tmp_path)
 
 
 def test_worker_out_of_memory(matrix: Any, tmp_path: Path) -> None:
