@@ -341,11 +341,13 @@ def run(small: bool) -> list[Row]:
                            f"{ours} : {theirs}"))  # fmt: skip
         exact = "ALS epoch, exact"
         mllib = _measure_apart("mllib", small, [exact])
-        for name in [exact, "ALS epoch, cg"] if mllib else []:
-            ours, theirs = sides["spark"][name], mllib[exact]
+        pairs = [(side, name) for side in sides if sides[side] for name in (exact, "ALS epoch, cg")]
+        for side, name in pairs if mllib else []:
+            ours, theirs = sides[side][name], mllib[exact]
             against = f"MLlib, one iteration, {theirs.cpu:.0f} s"
             detail = f"{theirs} : {ours}"
-            out.append(Row(f"{name}, spark, CPU of the peer", against, theirs.cpu / ours.cpu, 20.0, detail, True))
+            work = f"{name}, {side}, CPU of the peer"
+            out.append(Row(work, against, theirs.cpu / ours.cpu, 20.0, detail, True))
     return out
 
 
