@@ -8,16 +8,7 @@ the rounds of products of one matrix, and ``row_files`` what they keep.
 
 from __future__ import annotations
 
-from sparrow.engines.cluster.cutting import cut_chunks
 from sparrow.engines.cluster.engine import Cluster
 from sparrow.engines.cluster.repeated import RepeatedRounds
-from sparrow.engines.cluster.rounds import Rounds
-from sparrow.engines.cluster.scratch import store_array
-from sparrow.engines.cluster.sorting import StoredRun, bound_ranges, store_columns
-from sparrow.engines.cluster.tasks import FileTarget
-from sparrow.engines.cluster.tuning import tuning
 
-__all__ = [
-    "Cluster", "FileTarget", "RepeatedRounds", "Rounds", "StoredRun", "bound_ranges", "cut_chunks",
-    "store_array", "store_columns", "tuning",
-]  # fmt: skip
+__all__ = ["Cluster", "RepeatedRounds"]

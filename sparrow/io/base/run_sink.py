@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.engines.cluster import StoredRun, store_columns, tuning
+from sparrow.engines.task_rounds import StoredRun, store_columns, tuning
 from sparrow.kernels.coo import sort_order
 from sparrow.runtime import memory, settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import Rows
 
-if TYPE_CHECKING:
-    from sparrow.io.base.coo_writer import DistinctIds
-
 __all__ = ["RunSink"]
 
 T = TypeVar("T")
+
+
+class Ids(Protocol):
+    """Collector of the ids of a dimension."""
+
+    def finish(self) -> NDArray[np.int64]:
+        """Return the distinct ids, ascending."""
 
 
 class RunSink:
@@ -50,9 +54,7 @@ class RunSink:
         """Bytes of the rows of a run."""
         return memory.share(tuning().run_parts)
 
-    def take(
-        self, items: Iterable[T], rows_of: Callable[[T], Rows], ids: Sequence[DistinctIds | None], ndim: int
-    ) -> None:
+    def take(self, items: Iterable[T], rows_of: Callable[[T], Rows], ids: Sequence[Ids | None], ndim: int) -> None:
         """Take the rows of items; see :func:`~sparrow.io.base.coo_writer.write_coo`."""
         waiting, nbytes = list[Rows](), 0
         self.maxima = (-1,) * ndim

@@ -19,9 +19,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import engines
 from sparrow.core.schema import is_fill
-from sparrow.engines.cluster import Cluster, FileTarget, Rounds, StoredRun, bound_ranges, store_array, tuning
+from sparrow.engines.task_rounds import (
+    FileTarget,
+    Rounds,
+    StoredRun,
+    bound_ranges,
+    open_rounds,
+    store_array,
+    tuning,
+)
 from sparrow.errors import DuplicateError, SparrowError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, StoredRows, WrittenFiles, average
 from sparrow.io.base.report import Report
@@ -139,11 +146,11 @@ def parse_shards(
     SparrowError
         The first error of the input, as it would be raised here.
     """
-    engine = engines.engine_for("auto")
-    if not isinstance(engine, Cluster) or not _are_shards(sources) or not can_share(os.fspath(folder)):
+    opened = open_rounds("auto")
+    if opened is None or not _are_shards(sources) or not can_share(os.fspath(folder)):
         yield None
         return
-    with engine.open_rounds() as rounds:
+    with opened as rounds:
         bounds = _cut_files([source.size or 0 for source in sources], rounds.slots)
         if len(bounds) < 3:
             yield None

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.casting import MAX_STORED_INTEGER, find_unrepresentable
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, assigned_dims, check_dtype
-from sparrow.engines.cluster import FileTarget, Rounds, StoredRun, cut_chunks, store_array, store_columns
+from sparrow.engines.task_rounds import FileTarget, Rounds, StoredRun, cut_chunks, store_array, store_columns
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
 from sparrow.io.base.layout import is_number
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, shared
