@@ -50,7 +50,7 @@ class Dask:
 
     def map(self, function: Callable[[Any, int], T], count: int, shared: Any) -> list[T]:
         """Return ``function(shared, number)`` for each number; see the protocol."""
-        from distributed.client import CancelledError
+        from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
         call, payload = call_packed(), pickle.dumps((function, shared))

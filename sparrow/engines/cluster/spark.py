@@ -73,13 +73,14 @@ class Spark:
 
 def _run_job(session: Any, run: Any, count: int, tag: str) -> list[Any]:
     """Return the rows of a job with a tag; tags belong to the thread."""
+    errors: tuple[type[Exception], ...] = (AttributeError, *_spark_errors())
     session.addTag(tag)
     try:
         numbers = session.range(0, count, 1, count)
         found: list[Any] = numbers.mapInArrow(run, "number long, answer binary").collect()
     except ImportError as error:
         raise _missing_packages(error) from None
-    except (AttributeError, *_spark_errors()) as error:
+    except errors as error:
         if _is_stopped(session):
             raise WorkerError("the SparkSession must run until the tasks have ended, got one that is stopped") from None
         if isinstance(error, AttributeError):

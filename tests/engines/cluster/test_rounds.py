@@ -106,7 +106,7 @@ def test_progress_counts_tasks(matrix: Any) -> None:
 
 def test_progress_follows_marks(tmp_path: Path) -> None:
     advanced: list[int] = []
-    progress: Any = RoundProgress(str(tmp_path), "one", 3, advanced.append)  # type: ignore[arg-type]
+    progress: Any = RoundProgress(str(tmp_path), "one", 3, advanced.append)
     assert mark_start(str(tmp_path), "one", 0) == 1
     assert mark_start(str(tmp_path), "one", 0) == 2
     assert mark_start(str(tmp_path), "another", 0) == 1

@@ -145,7 +145,7 @@ def test_binary_map_reads_each_chunk_once(folder: Path, rows: int) -> None:
 def test_slices_read_each_chunk_once(folder: Path, key: Any) -> None:
     dense = random_array((30, 9), seed=5), random_array((30, 9), seed=6)
     path = str(folder / f"{key}.sparrow").replace(" ", "")
-    sides: list[Any] = [Counting(stored_relation(f"{path}-{number}", one)) for number, one in enumerate(dense)]
+    sides: list[Any] = [Counting(stored_relation(Path(f"{path}-{number}"), one)) for number, one in enumerate(dense)]
     keys = key if isinstance(key, tuple) else (key,)
     with settings.config(threads=3), tune("stream", partition_rows=5):
         scans = [at(side, *keys) for side in sides]
