@@ -214,3 +214,32 @@ def test_forked_child_has_its_own_account() -> None:
 def test_objects_that_were_never_made_are_collected(kind: Any) -> None:
     one = kind.__new__(kind)  # as if Ctrl-C had come before __init__
     del one  # pytest fails on errors of __del__
+
+
+FAULTS = """
+import contextlib, resource, sys
+import numpy as np
+from sparrow.runtime import memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        np.ones(1_000_000)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults()
+outside = faults()
+with memory.reuse_freed_memory():
+    faults()
+    inside = faults()
+print(outside, inside)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc")
+def test_freed_arrays_are_reused_where_the_system_would_get_them() -> None:
+    """As in workers of Dask, which set the variable."""
+    environment = os.environ | {"MALLOC_TRIM_THRESHOLD_": "65536"}
+    output = subprocess.check_output([sys.executable, "-c", FAULTS], env=environment, text=True)
+    outside, inside = map(int, output.split())
+    assert inside < outside / 5, "page faults of 50 arrays"

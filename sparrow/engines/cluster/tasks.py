@@ -30,7 +30,7 @@ from sparrow.errors import SparrowError, StorageError, WorkerError
 from sparrow.kernels.coo import Block
 from sparrow.plan import Contraction, Dense, Map, Scan
 from sparrow.relations.protocol import Chunk
-from sparrow.runtime import settings
+from sparrow.runtime import memory, settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.tuning import get_tunables
 from sparrow.runtime.versions import package_version
@@ -124,6 +124,7 @@ def _run(job: Job, number: int) -> Answer:
         tunables = get_tunables()
         for name, changes in job.overrides.items():
             stack.enter_context(tunables[name].override(**changes))
+        stack.enter_context(memory.reuse_freed_memory())
         stack.enter_context(settings.config(memory_limit=job.memory_limit, threads=job.threads, engine="stream"))
         result = job.work(job.plan.scans, job.bounds[number], job.bounds[number + 1], job.folder)
     seconds = time.perf_counter() - start
