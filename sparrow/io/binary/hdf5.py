@@ -299,7 +299,7 @@ def read_compressed(
         )
     count = outer if lines is None else len(lines)
     for array in (indices, indptr):
-        if array.dtype.kind not in "iu":
+        if array.dtype.kind not in "iu" and len(array):  # NumPy's empty arrays are float64
             raise IngestError(f"{array.name!r} must be integers, got {array.dtype}", name)
     if len(indptr) != count + 1:
         raise IngestError(f"{members[2]} of {group.name!r} must have {count + 1} integers, got {len(indptr)}", name)

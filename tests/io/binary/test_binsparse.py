@@ -57,6 +57,16 @@ def test_formats_of_binsparse(tmp_path: Path, format: str) -> None:
     assert sp.ingest.binsparse(path, tmp_path / "a").to_numpy().tolist() == DENSE.tolist()
 
 
+def test_columns_of_an_empty_matrix_have_any_dtype(tmp_path: Path) -> None:
+    arrays = {"pointers_to_1": np.zeros(4, np.int64), "indices_1": np.array([]), "values": np.array([])}
+    path = _write_described(tmp_path / "a.h5", {"format": "CSR", "shape": [3, 4]}, arrays)
+    assert sp.ingest.binsparse(path, tmp_path / "a").nnz == 0
+    arrays["indices_1"] = arrays["values"] = np.ones(1)
+    path = _write_described(tmp_path / "b.h5", {"format": "CSR", "shape": [3, 4]}, arrays)
+    with pytest.raises(IngestError, match="'/indices_1' must be integers, got float64"):
+        sp.ingest.binsparse(path, tmp_path / "b")
+
+
 def test_values_of_binsparse(tmp_path: Path) -> None:
     places = {"indices_0": np.array([1, 0, 1]), "indices_1": np.array([0, 1, 3])}
 
