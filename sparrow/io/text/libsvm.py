@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -32,20 +32,20 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.casting import MAX_STORED_INTEGER, find_unrepresentable
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, assigned_dims, check_dtype
-from sparrow.engines.task_rounds import FileTarget, Rounds, StoredRun, cut_chunks, store_array, store_columns
+from sparrow.engines.task_rounds import FileTarget, Rounds, StoredRun, cut_chunks
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
 from sparrow.io.base.layout import is_number
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, shared
 from sparrow.io.base.run_sink import RunSink
 from sparrow.io.base.sample import Sample, Stage
-from sparrow.io.base.shards import parse_shards, read_labels, store_labels
+from sparrow.io.base.shards import parse_shards, read_labels
 from sparrow.io.base.source import Source, TextBlock, compression_of, open_sources, read_blocks, total_size
 from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.text.extreme_header import HeaderLines, find_bad_label
+from sparrow.io.text.libsvm_blocks import Location, ParsedBlock, ShiftedBlocks, StoredBlock, store_blocks
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize
-from sparrow.plan import Scan
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.progress import bar
@@ -186,9 +186,9 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
         progress.write_note(ingest.summary())
         return os.fspath(self.dst)
 
-    def parse_shard(self, sources: Sequence[Source], state: None, sink: RunSink) -> list[_StoredBlock] | None:
+    def parse_shard(self, sources: Sequence[Source], state: None, sink: RunSink) -> list[StoredBlock] | None:
         """Return the blocks of some of the files; None if they have a header."""
-        out, waiting, nbytes = list[_StoredBlock](), list[_ParsedBlock](), 0
+        out, waiting, nbytes = list[StoredBlock](), list[ParsedBlock](), 0
         with closing(_parse_blocks(list(sources), self)) as found:
             for block in found:
                 if self.headers.header is not None:
@@ -196,9 +196,9 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
                 waiting.append(block)
                 nbytes += block.rows.nbytes + block.indices.nbytes + block.values.nbytes + block.texts.nbytes
                 if nbytes > sink.budget:
-                    out.append(_store_blocks(waiting, sink.folder))
+                    out.append(store_blocks(waiting, sink.folder))
                     waiting, nbytes = [], 0
-        return [*out, _store_blocks(waiting, sink.folder)] if waiting else out
+        return [*out, store_blocks(waiting, sink.folder)] if waiting else out
 
     def _take_sizes(self) -> None:
         """Use the sizes of a header."""
@@ -265,106 +265,14 @@ class _LabelSpill:
         self._file.close()
 
 
-class _Location(NamedTuple):
-    """Position of a token, for errors that only the end of the input decides."""
-
-    file: str
-    line: int
-    token: str
-
-
-@dataclass(slots=True)
-class _ParsedBlock:
-    """Parsed block of r rows and e elements, sorted by row and column."""
-
-    rows: NDArray[Any]
-    """Shape (e,), counted from 0 in the block."""
-    indices: NDArray[Any]
-    """Shape (e,), as in the text."""
-    values: NDArray[Any]
-    labels: NDArray[np.float64]
-    """Shape (r,)."""
-    texts: pa.Array
-    """Shape (r,): label texts, ``""`` for a row without label."""
-    qids: NDArray[np.int64] | None
-    """Shape (r,), None if no row has one."""
-    smallest: int
-    largest: int
-    several: bool
-    unlabelled: _Location | None
-    at_limit: _Location | None
-    advance: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _StoredBlock:
-    """Parsed blocks of a task, in files of the scratch folder."""
-
-    run: StoredRun | None
-    """The elements, by row in the block and index in the text; None if there are none."""
-    labels: Any
-    texts: str
-    """File of the label texts."""
-    qids: Any
-    smallest: int
-    largest: int
-    several: bool
-    unlabelled: _Location | None
-    at_limit: _Location | None
-
-
-def _store_blocks(blocks: list[_ParsedBlock], folder: str) -> _StoredBlock:
-    """Write blocks to files as one."""
-    starts = np.cumsum([0, *(len(block.labels) for block in blocks)])
-    rows = [block.rows + start for block, start in zip(blocks, starts, strict=False)]
-    columns = [np.concatenate(each) for each in (rows, [b.indices for b in blocks], [b.values for b in blocks])]
-    qids = None
-    if any(block.qids is not None for block in blocks):
-        qids = np.concatenate([np.zeros(len(b.labels), np.int64) if b.qids is None else b.qids for b in blocks])
-    return _StoredBlock(
-        store_columns(columns, folder) if rows and len(columns[0]) else None,
-        store_array(folder, np.concatenate([block.labels for block in blocks])),
-        store_labels(pa.concat_arrays([block.texts for block in blocks]), folder),
-        None if qids is None else store_array(folder, qids),
-        min((block.smallest for block in blocks if block.largest >= 0), default=-1),
-        max(block.largest for block in blocks),
-        any(block.several for block in blocks),
-        next((block.unlabelled for block in blocks if block.unlabelled is not None), None),
-        next((block.at_limit for block in blocks if block.at_limit is not None), None),
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ShiftedBlocks:
-    """Write the elements of stored blocks to data files."""
-
-    runs: tuple[StoredRun, ...]
-    offsets: tuple[int, ...]
-    """Row of the first one of each block."""
-    base: int
-    """Index of the first feature."""
-    target: FileTarget
-
-    def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> list[storage.DataFile]:
-        """Write the blocks [start, stop); return the files."""
-        return self.target.write(self._blocks(start, stop))
-
-    def _blocks(self, start: int, stop: int) -> Iterator[Block]:
-        for number in range(start, stop):
-            for found in self.runs[number].read(0, MAX_DIMENSION_SIZE):
-                rows, columns = (column.astype(np.int64, copy=False) for column in found.coords)
-                assert found.values is not None
-                yield Block((rows + self.offsets[number], columns - self.base), found.values)
-
-
-def _parse_blocks(sources: list[Source], options: Libsvm) -> Generator[_ParsedBlock]:
+def _parse_blocks(sources: list[Source], options: Libsvm) -> Generator[ParsedBlock]:
     """Yield the parsed blocks of all sources, in order."""
     from sparrow.kernels.parse import libsvm as kernels
 
     threads = max(1, min(settings.current().threads, memory.available() // tuning().libsvm_thread_bytes))
     is_integer = options.kind.kind in "iu"
 
-    def work(block: TextBlock) -> _ParsedBlock:
+    def work(block: TextBlock) -> ParsedBlock:
         min_index = options.base or 0
         return _parse_block(
             block, kernels.parse(block.data, block.lines, min_index, options.limit, is_integer), options
@@ -374,14 +282,14 @@ def _parse_blocks(sources: list[Source], options: Libsvm) -> Generator[_ParsedBl
         bar("reading libsvm text", total_size(sources)) as advance,
         closing(read_blocks(sources, tuning().libsvm_block_bytes)) as text,
     ):
-        parsed = cast("Generator[_ParsedBlock]", ordered_map(work, options.without_headers(text), threads))
+        parsed = cast("Generator[ParsedBlock]", ordered_map(work, options.without_headers(text), threads))
         with closing(parsed):
             for piece in parsed:
                 yield piece
                 advance(piece.advance)
 
 
-def _parse_block(block: TextBlock, parsed: Parsed, options: Libsvm) -> _ParsedBlock:
+def _parse_block(block: TextBlock, parsed: Parsed, options: Libsvm) -> ParsedBlock:
     """Sort, reduce and cast the elements of a block; raise for a bad token."""
     values, unfit = _cast(parsed, options.cast, block)
     options.report.add(comments=parsed.comments, rounded=parsed.rounded_labels)
@@ -420,7 +328,7 @@ def _parse_block(block: TextBlock, parsed: Parsed, options: Libsvm) -> _ParsedBl
         problem = f"the label must be an integer below {header.labels}, the number of labels in the header"
         raise IngestError(problem, block.source.name, line, bad[1])
     at = parsed.at[parsed.unlabelled] if parsed.unlabelled >= 0 else -1
-    return _ParsedBlock(
+    return ParsedBlock(
         elements.coords[0],
         elements.coords[1],
         elements.values,
@@ -436,13 +344,13 @@ def _parse_block(block: TextBlock, parsed: Parsed, options: Libsvm) -> _ParsedBl
     )
 
 
-def _locate(block: TextBlock, at: int) -> _Location | None:
+def _locate(block: TextBlock, at: int) -> Location | None:
     """Return the place of the token at a position; None for -1."""
     if at < 0:
         return None
     token = re.match(rb"[^\s#]*", bytes(block.data[at : at + 200]))
     assert token is not None
-    return _Location(block.source.name, block.line_at(at), token[0].decode(errors="backslashreplace"))
+    return Location(block.source.name, block.line_at(at), token[0].decode(errors="backslashreplace"))
 
 
 def _error_at(block: TextBlock, parsed: Parsed, element: int, problem: str) -> IngestError:
@@ -455,7 +363,7 @@ def _error_at(block: TextBlock, parsed: Parsed, element: int, problem: str) -> I
     return IngestError(problem, block.source.name, block.line_at(start), token.decode(errors="backslashreplace"))
 
 
-def _weights_error(place: _Location | None, options: Libsvm) -> IngestError | None:
+def _weights_error(place: Location | None, options: Libsvm) -> IngestError | None:
     """Return the error about a row without a label, which may begin with a weight."""
     if place is None:
         return None
@@ -539,8 +447,8 @@ class _Ingest:
         self._count = 0
         self._largest = -1
         self._several = False
-        self._unlabelled: _Location | None = None
-        self._at_limit: _Location | None = None
+        self._unlabelled: Location | None = None
+        self._at_limit: Location | None = None
         self._shifted: list[storage.DataFile] = []
         self._x = self._writer("X", _DIMS, options.kind)
         self._y = self._writer("y", _DIMS[:1], np.dtype(np.float64))
@@ -556,17 +464,17 @@ class _Ingest:
         writer = storage.TensorWriter(folder, dims=dims, dtype=dtype, profile=self._options.profile)
         return self._stack.enter_context(writer)
 
-    def write(self, piece: _ParsedBlock | _StoredBlock, size: int | None) -> None:
+    def write(self, piece: ParsedBlock | StoredBlock, size: int | None) -> None:
         """Write a block; ``size`` is the size of the whole input, if known."""
-        if self.rows == 0 and size is not None and isinstance(piece, _ParsedBlock):
+        if self.rows == 0 and size is not None and isinstance(piece, ParsedBlock):
             self._check_disk(piece, size)
         self._base = self._options.base if self._base is None else self._base
         self._settle_base(piece)
         self._several |= piece.several or self._options.headers.header is not None
         self._unlabelled = self._unlabelled or piece.unlabelled
-        self._texts.write(piece.texts if isinstance(piece, _ParsedBlock) else read_labels(piece.texts))
+        self._texts.write(piece.texts if isinstance(piece, ParsedBlock) else read_labels(piece.texts))
         count = len(piece.labels)
-        if isinstance(piece, _ParsedBlock):
+        if isinstance(piece, ParsedBlock):
             offset = np.int64(self.rows)
             wide = self.rows + count > 2**31
             rows = piece.rows + (offset if wide else np.int32(offset))
@@ -586,7 +494,7 @@ class _Ingest:
         self._largest = max(self._largest, piece.largest)
         emit("io.libsvm_block", rows=count)
 
-    def _settle_base(self, piece: _ParsedBlock | _StoredBlock) -> None:
+    def _settle_base(self, piece: ParsedBlock | StoredBlock) -> None:
         """Decide the base, or revise it."""
         if self._options.base is not None or piece.largest < 0:
             return
@@ -601,7 +509,7 @@ class _Ingest:
             raise IngestError(f"the index exceeds {what}: indices count from 0, since the input has an index 0",
                               *self._at_limit)  # fmt: skip
 
-    def _check_disk(self, piece: _ParsedBlock, size: int) -> None:
+    def _check_disk(self, piece: ParsedBlock, size: int) -> None:
         """Estimate the output from the first block; raise if the disk is too small."""
         sample = piece.values[:10_000]
         varied = len(np.unique(sample)) > len(sample) // 2
