@@ -104,8 +104,7 @@ def can_share(folder: str) -> bool:
 
     Not to an object store whose options only this process has, or where a tensor is visible.
     """
-    files = get_filesystem(folder)
-    return not files.is_remote or (not has_own_options(folder) and files.is_staged(folder))
+    return not has_own_options(folder) and get_filesystem(folder).is_staged(folder)
 
 
 @contextlib.contextmanager

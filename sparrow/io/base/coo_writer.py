@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DistinctIds",
     "LabelEncoder",
+    "MergeOptions",
+    "RowCounter",
     "SpillQueue",
     "StoredRows",
     "WrittenFiles",
@@ -174,25 +176,27 @@ class WrittenFiles:
     """Distinct ids of each relabelled dimension, ascending; None for the others."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeOptions:
+    """Options of :func:`write_coo` for rows that are in files."""
+
+    dims: Sequence[str]
+    dtype: np.dtype[Any]
+    weighted: bool
+    duplicates: Duplicates
+    fill_value: Any
+    profile: str
+    report: Report
+    ids: Sequence[DistinctIds | None]
+    describe: Callable[[tuple[int, ...]], str]
+    mean: bool
+
+
 class StoredRows(ABC):
     """Rows that are sorted runs in files already."""
 
     @abstractmethod
-    def merge(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        dims: Sequence[str],
-        dtype: np.dtype[Any],
-        weighted: bool,
-        duplicates: Duplicates,
-        fill_value: Any,
-        profile: str,
-        report: Report,
-        ids: Sequence[DistinctIds | None],
-        describe: Callable[[tuple[int, ...]], str],
-        mean: bool,
-    ) -> WrittenFiles:
+    def merge(self, folder: str | os.PathLike[str], options: MergeOptions) -> WrittenFiles:
         """Write them as data files; see :func:`write_coo`."""
 
 
@@ -249,16 +253,16 @@ def write_coo(
     fill_value = Schema((), (), dtype, fill_value).fill_value
     report.fill = fill_value
     if isinstance(items, StoredRows):
-        return items.merge(
-            folder, dims=dims, dtype=dtype, weighted=weighted, duplicates=duplicates, fill_value=fill_value,
-            profile=profile, report=report, ids=collectors, describe=describe, mean=mean,
-        )  # fmt: skip
+        options = MergeOptions(
+            dims, dtype, weighted, duplicates, fill_value, profile, report, collectors, describe, mean
+        )
+        return items.merge(folder, options)
     summed = np.dtype(np.complex128) if mean else dtype
     from sparrow.sorting.sorter import Sorter
 
     sorter = Sorter(ndim, summed, weighted=weighted, duplicates=duplicates, describe=describe, wide_sums=True)
 
-    counter = _RowCounter(report)
+    counter = RowCounter(report)
 
     def prepare(item: T) -> Run | Rows:
         return sorter.prepare(counter.add(rows_of(item)))
@@ -287,7 +291,7 @@ def write_coo(
         return WrittenFiles(files, sorter.maxima, tuple(numbered))
 
 
-class _RowCounter:
+class RowCounter:
     """Count of rows on their way from an input to files."""
 
     def __init__(self, report: Report) -> None:

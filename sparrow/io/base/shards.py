@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.core.schema import is_fill
 from sparrow.engines.task_rounds import (
     FileTarget,
     Rounds,
@@ -30,15 +29,16 @@ from sparrow.engines.task_rounds import (
     tuning,
 )
 from sparrow.errors import DuplicateError, SparrowError
-from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, StoredRows, WrittenFiles, average
+from sparrow.io.base.coo_writer import LabelEncoder, MergeOptions, RowCounter, StoredRows, WrittenFiles, average
 from sparrow.io.base.report import Report
 from sparrow.io.base.run_sink import RunSink
 from sparrow.io.base.source import Source
-from sparrow.kernels.coo import Block, Duplicates
+from sparrow.kernels.coo import Duplicates
 from sparrow.plan import Scan
 from sparrow.runtime import events, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.sorting import Rows, duplicate_error
+from sparrow.runtime.validation import full_path
+from sparrow.sorting import Rows, Run, duplicate_error
 from sparrow.storage import DataFile, can_share, has_own_options, share_folder
 from sparrow.storage.fs.remote_file import pin_file_versions
 
@@ -101,12 +101,11 @@ class ParsedFiles:
                 facts = reader.parse_shard(self.sources[start:stop], self.state, sink)
             except SparrowError as found:
                 error = found
-        files: dict[int, str | None] = {id(None): None}
-        for labels in sink.labels:
-            files[id(labels)] = None if labels is None else files.get(id(labels)) or store_labels(labels, folder)
+        distinct = {id(labels): labels for labels in sink.labels if labels is not None}  # axes may share theirs
+        files = {key: store_labels(labels, folder) for key, labels in distinct.items()}
         return ParsedShard(
             sink.runs, sink.maxima, tuple(None if each is None else store_array(folder, each) for each in sink.ids),
-            tuple(files[id(labels)] for labels in sink.labels), facts, reader.report.counts, error,
+            tuple(files.get(id(labels)) for labels in sink.labels), facts, reader.report.counts, error,
         )  # fmt: skip
 
 
@@ -168,7 +167,7 @@ def parse_shards(
 
 def _absolute_path(path: str) -> str:
     """Return a path that does not depend on the working directory of a task."""
-    return path if "://" in path else os.path.abspath(path)
+    return path if "://" in path else full_path(path)
 
 
 def _are_shards(sources: Sequence[Source]) -> bool:
@@ -232,27 +231,13 @@ class Shards(StoredRows):
         self._ranks[dim] = rank[np.concatenate(codes)]
         self._starts[dim] = [0, *np.cumsum([len(each) for each in codes]).tolist()]
 
-    def merge(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        dims: Sequence[str],
-        dtype: np.dtype[Any],
-        weighted: bool,
-        duplicates: Duplicates,
-        fill_value: Any,
-        profile: str,
-        report: Report,
-        ids: Sequence[DistinctIds | None],
-        describe: Callable[[tuple[int, ...]], str],
-        mean: bool,
-    ) -> WrittenFiles:
+    def merge(self, folder: str | os.PathLike[str], options: MergeOptions) -> WrittenFiles:
         """Write all rows; see :func:`~sparrow.io.base.coo_writer.write_coo`."""
-        for dim, collector in enumerate(ids):
+        for dim, collector in enumerate(options.ids):
             for part in self._parts:
                 if collector is not None and part.maxima:
                     collector.add(np.array(part.ids[dim]))
-        numbers = tuple(None if each is None else each.finish() for each in ids)
+        numbers = tuple(None if each is None else each.finish() for each in options.ids)
         tops = [max((part.maxima[dim] for part in self._parts if part.maxima), default=-1) for dim in range(self._dims)]
         maxima = tuple(top if names is None else len(names) - 1 for top, names in zip(tops, self.labels, strict=True))
         largest = [top if known is None else len(known) for top, known in zip(maxima, numbers, strict=True)]
@@ -265,17 +250,18 @@ class Shards(StoredRows):
         shown = [piece.by_rank(self._ranks) for piece in pieces]
         bounds = bound_ranges(shown, maxima[0] + 1, self.rounds.slots, self.rounds.memory_limit)
         pack = self.rounds.pack
-        target = FileTarget(os.fspath(folder), profile, tuple(dims), dtype, dtypes, tuple(range(len(dims))))
+        dims = tuple(options.dims)
+        target = FileTarget(os.fspath(folder), options.profile, dims, options.dtype, dtypes, tuple(range(len(dims))))
         work = MergedRows(
-            pieces, tuple(None if each is None else pack(each) for each in self._ranks), target, weighted, duplicates,
-            fill_value, mean, tuple(None if each is None else pack(each) for each in numbers),
+            pieces, tuple(None if each is None else pack(each) for each in self._ranks), target, options.weighted,
+            options.duplicates, options.fill_value, options.mean,
+            tuple(None if each is None else pack(each) for each in numbers),
         )  # fmt: skip
         with share_folder(target.path) as files:
             for found in self.rounds.run([], work, bounds):
                 if found.cell is not None:
-                    raise duplicate_error(found.cell, describe)
-                stored = sum(file.rows for file in found.files)
-                report.add(read=found.rows, stored=stored, merged=found.rows - stored - found.fill, fill=found.fill)
+                    raise duplicate_error(found.cell, options.describe)
+                options.report.add(**found.counts)
                 files += found.files
         return WrittenFiles(files, maxima, numbers)
 
@@ -303,9 +289,8 @@ class _MergedRows:
     """Data files of a range, and counts of its rows."""
 
     files: list[DataFile]
-    rows: int
-    fill: int
-    """Elements that equal the fill value."""
+    counts: Mapping[str, int]
+    """Counts of the report."""
     cell: tuple[int, ...] | None = None
     """Element that is given more than once, where that is an error."""
 
@@ -334,16 +319,22 @@ class MergedRows:
         sorter = Sorter(
             len(self.target.dims), dtype, weighted=self.weighted, duplicates=self.duplicates, wide_sums=True
         )
+        report = Report()
+        counter = RowCounter(report)
+
+        def prepare(rows: Rows) -> Run | Rows:
+            return sorter.prepare(counter.add(rows))
+
         with closing(sorter):
-            sorter.consume(ordered_map(sorter.prepare, self._read(start, stop), settings.current().threads))
-            rows, fill = sorter.count, [0]
+            sorter.consume(ordered_map(prepare, self._read(start, stop), settings.current().threads))
             blocks = sorter.blocks(self.target.coordinate_dtypes, None, self.ids)
             blocks = average(blocks, self.target.dtype) if self.mean else blocks
             try:
-                files = self.target.write(self._without_fill(blocks, fill))
+                files = self.target.write(counter.drop_fill(blocks, self.fill_value))
             except DuplicateError as error:
-                return _MergedRows([], rows, 0, error.cell)
-        return _MergedRows(files, rows, fill[0])
+                return _MergedRows([], {}, error.cell)
+        counter.finish(files)
+        return _MergedRows(files, report.counts)
 
     def _read(self, start: int, stop: int) -> Iterator[Rows]:
         """Yield the rows of a range, in the order of the input."""
@@ -357,10 +348,3 @@ class MergedRows:
                     for dim, (column, span) in enumerate(zip(rows.coords, piece.spans, strict=True))
                 )
                 yield Rows(coords, rows.values)
-
-    def _without_fill(self, blocks: Iterator[Block], count: list[int]) -> Iterator[Block]:
-        """Yield the elements that differ from the fill value, and count the others."""
-        for block in blocks:
-            absent = is_fill(block.values, self.fill_value)
-            count[0] += int(np.count_nonzero(absent))
-            yield block.take(~absent) if absent.any() else block

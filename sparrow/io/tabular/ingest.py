@@ -80,7 +80,7 @@ class TableState:
     """Decisions by the first rows of a table."""
 
     texts: Sequence[bool]
-    """Whether each column of coordinates holds texts."""
+    """True for each column of coordinates that holds texts."""
     dtypes: Sequence[np.dtype[Any]]
     """Type of each column of values."""
 

@@ -35,11 +35,11 @@ from sparrow.io.base.report import Report
 from sparrow.io.base.run_sink import RunSink
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.shards import Shards, parse_shards
-from sparrow.io.base.source import Source, check_encoding, folder_path, open_sources
+from sparrow.io.base.source import Source, check_encoding, open_sources
 from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.tabular.delimited import CsvOptions, LateTextError
 from sparrow.io.tabular.ingest import IMAGINARY_COLUMN, TableFacts, TableIngest, TableState, WideIdsError, is_label_type
-from sparrow.io.tabular.readers import ReadSpec, constants_of, iter_files, open_table, read_head
+from sparrow.io.tabular.readers import Advance, ReadSpec, TableSource, constants_of, iter_files, open_table, read_head
 from sparrow.runtime import progress
 from sparrow.runtime.progress import bar
 from sparrow.tensor import Tensor
@@ -375,21 +375,24 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
                 )
 
     def _parse_files(
-        self, query: ReadSpec, folder: storage.Folder, stop: Callable[[], None], decide: Callable[[], TableState]
+        self,
+        table: TableSource,
+        query: ReadSpec,
+        folder: storage.Folder,
+        advance: Advance,
+        decide: Callable[[], TableState],
     ) -> AbstractContextManager[Shards | None]:
-        """Parse the files in tasks; None if there are no files, or this process should."""
-        inside = folder_path(self.src)
-        is_files = isinstance(self.src, str | os.PathLike | list | tuple) and not (inside and storage.is_tensor(inside))
-        if not is_files or self.wide_columns:  # labels that are integers in the end have another order
+        """Parse the files of a table in tasks; None if this process should."""
+        if self.wide_columns:  # labels that are integers in the end have another order
             return nullcontext()
-        sources = open_sources(self.src)
 
         def state() -> Any:
             found = decide()
-            stop()
-            return found, query.types, constants_of(sources, query), [source.name for source in sources]
+            advance(table.size or 0)
+            names = [source.name for source in table.files]
+            return found, query.types, constants_of(table.files, query), names
 
-        return parse_shards(self, sources, folder, state)
+        return parse_shards(self, table.files, folder, state)
 
     def parse_shard(self, sources: Sequence[Source], state: Any, sink: RunSink) -> TableFacts:
         """Leave the rows of some of the files as runs, and return facts about them."""
@@ -414,9 +417,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
             with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
                 ingest = TableIngest(folder, self, table.name)
                 try:
-                    rows = ingest.run(
-                        batches, partial(self._parse_files, query, folder, partial(advance, table.size or 0))
-                    )
+                    rows = ingest.run(batches, partial(self._parse_files, table, query, folder, advance))
                 except DuplicateError as error:
                     if error.cell is None or not self._is_rereadable():
                         raise

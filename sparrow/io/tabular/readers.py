@@ -31,7 +31,8 @@ from sparrow.storage import delta_table, is_tensor
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
-    "ReadSpec", "TableBatch", "TableSource", "constants_of", "find_column", "iter_files", "open_table", "read_head",
+    "Advance", "ReadSpec", "TableBatch", "TableSource", "constants_of", "find_column", "iter_files", "open_table",
+    "read_head",
 ]  # fmt: skip
 
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
@@ -163,6 +164,8 @@ class TableSource(NamedTuple):
     min_bytes: int
     """Lower bound on the size of the tensor, in bytes."""
     batches: Callable[[Advance], Generator[TableBatch]]
+    files: Sequence[Source] = ()
+    """The files that are read, if it is made of files."""
 
 
 def open_table(src: Any, spec: ReadSpec) -> TableSource:
@@ -189,6 +192,7 @@ def open_table(src: Any, spec: ReadSpec) -> TableSource:
             size,
             (size or 0) // tuning().min_compression,
             lambda advance: iter_files(sources, spec, advance),
+            sources,
         )
     kind = type(src).__name__
     if isinstance(src, duckdb.DuckDBPyRelation):
