@@ -28,6 +28,7 @@ from sparrow.errors import InvalidValueError, SparrowError
 from sparrow.explorer.answers import Answers, Arrays
 from sparrow.explorer.tuning import tuning
 from sparrow.runtime.events import emit
+from sparrow.runtime.threads import Waiters
 
 __all__ = ["Server"]
 
@@ -92,7 +93,9 @@ class Server:
             ) from None
         self.port: int = self._http.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}/{self.token}/"
-        self._ended = threading.Event()
+        self._waiters = Waiters()
+        self.is_closed = False
+        """True after :meth:`close`."""
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(0.1,), name="sparrow-explorer", daemon=True
         )
@@ -107,19 +110,16 @@ class Server:
         self._launches.append(token)
         return f"http://127.0.0.1:{self.port}/{token}/"
 
-    @property
-    def is_closed(self) -> bool:
-        """True after :meth:`close`."""
-        return self._ended.is_set()
-
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until the server is closed, at most ``seconds``; return whether it is."""
-        return self._ended.wait(seconds)
+        self._waiters.wait_until(lambda: self.is_closed, -1 if seconds is None else seconds)
+        return self.is_closed
 
     def close(self) -> None:
         """Stop listening and drop all connections; idempotent."""
-        if not self._ended.is_set():
-            self._ended.set()
+        if not self.is_closed:
+            self.is_closed = True
+            self._waiters.notify()
             self._http.shutdown()
             self._http.close_connections()
             self._http.server_close()

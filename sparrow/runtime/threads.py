@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _thread as _thread_module
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,9 +17,10 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-__all__ = ["BackgroundThread", "DetachedTask", "Pool", "Task", "Waiters"]
+__all__ = ["BackgroundThread", "Channel", "DetachedTask", "Pool", "Task", "Waiters"]
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Waiters:
@@ -51,6 +53,43 @@ class Waiters:
         with suppress(IndexError):
             while True:
                 self._locks.pop().release()
+
+
+class Channel(Generic[T]):
+    """Items that one thread hands to another, in order.
+
+    Parameters
+    ----------
+    size
+        Maximal number of items that were put and not taken.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._items: deque[T] = deque()
+        self._waiters = Waiters()
+        self._closed = False
+
+    def put(self, item: T) -> bool:
+        """Add an item when there is room; return False if the channel is closed."""
+        self._waiters.wait_until(lambda: self._closed or len(self._items) < self._size)
+        if not self._closed:
+            self._items.append(item)
+            self._waiters.notify()
+        return not self._closed
+
+    def get(self) -> T:
+        """Take the next item, when there is one."""
+        self._waiters.wait_until(lambda: bool(self._items))
+        item = self._items.popleft()
+        self._waiters.notify()
+        return item
+
+    def close(self) -> None:
+        """Let the thread that puts items end."""
+        self._closed = True
+        self._items.clear()
+        self._waiters.notify()
 
 
 class Task(Generic[R]):
@@ -138,7 +177,7 @@ class Pool:
         self._executor = ThreadPoolExecutor(size, name)
         self._executor._idle_semaphore = _IdleThreads()  # type: ignore[assignment]
         self.is_shut_down = False
-        """Whether the pool must be replaced."""
+        """True if the pool must be replaced."""
 
     def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Task[R]:
         """Submit a call and return its task.

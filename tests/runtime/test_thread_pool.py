@@ -441,6 +441,42 @@ def test_ctrl_c_anywhere_leaves_no_thread_waiting(kind: str) -> None:
     assert interrupted > 4
 
 
+@pytest.mark.parametrize("kind", ["call", "return"])
+def test_ctrl_c_anywhere_leaves_no_source_waiting(kind: str) -> None:
+    interrupted = 0
+    for number in range(0, 400, 3):
+        channel = threads.Channel[int](2)
+        source = threads.DetachedTask(lambda: [n for n in range(6) if channel.put(n)], "sparrow-test")  # noqa: B023
+        source.start()
+        try:
+            with interrupt_at(number, kind):
+                assert [channel.get() for _ in range(6)] == list(range(6))
+        except KeyboardInterrupt:
+            interrupted += 1
+        assert ends(channel.close), f"the caller waits after Ctrl-C at event {number}"
+        source.wait(TIMEOUT_SECONDS)
+        assert source.done, f"the source waits after Ctrl-C at event {number}"
+    assert interrupted > 4
+
+
+def test_a_channel_has_few_items() -> None:
+    channel, put = threads.Channel[int](2), list[int]()
+
+    def fill() -> None:
+        for item in range(5):
+            put.append(item)
+            channel.put(item)
+
+    source = threads.DetachedTask(fill, "sparrow-test")
+    source.start()
+    for item in range(5):
+        assert channel.get() == item
+        assert len(put) <= item + 4  # one taken, two in the channel, one that waits
+    source.wait(TIMEOUT_SECONDS)
+    channel.close()
+    assert not channel.put(5)
+
+
 FORK = """
 import os, threading
 from sparrow.runtime.thread_pool import ordered_map

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparrow.engines.cluster.tuning import tuning
+from sparrow.runtime.threads import Waiters
 
 __all__ = ["RoundProgress", "mark_end", "mark_start", "remove_marks"]
 
@@ -54,7 +55,7 @@ class RoundProgress:
 
     def __init__(self, folder: str, name: str, count: int, advance: Callable[[int], Any]) -> None:
         self._folder, self._name, self._count, self._advance = folder, name, count, advance
-        self._seen, self._ended = 0, threading.Event()
+        self._seen, self._ended, self._waiters = 0, False, Waiters()
         self._thread = threading.Thread(target=copy_context().run, args=(self._follow,), daemon=True)
 
     def __enter__(self) -> Self:
@@ -64,14 +65,17 @@ class RoundProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._ended.set()
+        self._ended = True
+        self._waiters.notify()
         self._thread.join()
         if error is None:
             self._advance(self._count - self._seen)
 
     def _follow(self) -> None:
-        while not self._ended.wait(tuning().progress_poll_seconds):
-            self.refresh()
+        while not self._ended:
+            self._waiters.wait_until(lambda: self._ended, tuning().progress_poll_seconds)
+            if not self._ended:
+                self.refresh()
 
     def refresh(self) -> None:
         """Advance the bar by the tasks that ended since the last time."""

@@ -9,7 +9,6 @@ import glob
 import gzip
 import io
 import os
-import queue
 import shlex
 import sys
 import threading
@@ -33,6 +32,7 @@ from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
 from sparrow.runtime.foreign_errors import find_errno
+from sparrow.runtime.threads import Channel
 from sparrow.runtime.validation import check_path
 from sparrow.storage.fs.filesystem import get_filesystem
 
@@ -437,16 +437,14 @@ def read_blocks(source: Source | Sequence[Source], block_bytes: int | None = Non
     """
     sources = [source] if isinstance(source, Source) else list(source)
     size = tuning().block_bytes if block_bytes is None else block_bytes
-    ready: queue.Queue[TextBlock | BaseException | None] = queue.Queue(maxsize=tuning().read_ahead_blocks)
-    stop = threading.Event()
+    ready: Channel[TextBlock | BaseException | None] = Channel(tuning().read_ahead_blocks)
 
     def read() -> None:
         try:
             for each in sources:
                 with closing(_source_blocks(each, size)) as cut:
                     for block in cut:
-                        ready.put(block)
-                        if stop.is_set():
+                        if not ready.put(block):
                             return
             ready.put(None)
         except BaseException as error:  # noqa: BLE001 - handed to the reader's caller, at its place in the order
@@ -461,9 +459,7 @@ def read_blocks(source: Source | Sequence[Source], block_bytes: int | None = Non
             emit("io.block", source=item.source.name, first_line=item.first_line)
             yield item
     finally:
-        stop.set()
-        while not ready.empty():
-            ready.get_nowait()
+        ready.close()
         # The reader of a silent pipe never ends: it is a daemon, leave it.
         thread.join(timeout=None if all(each.size is not None for each in sources) else tuning().pipe_join_seconds)
 
