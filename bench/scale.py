@@ -315,7 +315,7 @@ class Round:
     failures: int = 0
     """Machines that die at random times; their running tasks run again elsewhere."""
     speculates: bool = False
-    """Whether free slots run copies of tasks that still run, as Spark does where asked to."""
+    """True if free slots run copies of tasks that still run, as Spark does where asked to."""
 
     def run(self, tasks: int, rng: np.random.Generator) -> float:
         """Return the time of the round."""

@@ -18,6 +18,7 @@ from sparrow.engines.fallback import lower_with_fallback
 from sparrow.engines.protocol import Engine, FoldRange, TaskEngine
 from sparrow.engines.registry import STREAM
 from sparrow.engines.repeats import RepeatedProducts
+from sparrow.engines.sort_orders import scan_in_order
 from sparrow.engines.stream import lower, scan_reader
 from sparrow.engines.stream.capabilities import Cursor
 from sparrow.engines.stream.cursors import open_cursors
@@ -158,8 +159,7 @@ def write_order(snapshot: Snapshot, folder: str, order: tuple[int, ...]) -> list
     list of DataFile or None
         None if the engine has no tasks, or this process should write them.
     """
-    view = View.identity(snapshot.schema.shape).permute(order)
-    scan = Scan(snapshot, view, snapshot.schema.with_view(view))
+    scan = scan_in_order(snapshot, order)
     return write_files(scan, folder, snapshot.metadata.profile, order, snapshot.base.coordinate_dtypes)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from sparrow.core.indexing import NewAxis, RangeAxis, View
 from sparrow.plan import Scan
+from sparrow.relations.protocol import Relation
 
-__all__ = ["count_rows_to_read", "groups_output", "product_order", "scan_order", "sorted_order"]
+__all__ = ["count_rows_to_read", "groups_output", "product_order", "scan_in_order", "scan_order", "sorted_order"]
 
 
 def _cheapest(scan: Scan, weight: Callable[[tuple[int, ...]], int]) -> tuple[int, ...]:
@@ -22,6 +23,12 @@ def _cheapest(scan: Scan, weight: Callable[[tuple[int, ...]], int]) -> tuple[int
 def scan_order(scan: Scan) -> tuple[int, ...]:
     """Return the order in which the fewest rows are read, the base order on ties."""
     return _cheapest(scan, lambda order: 1)
+
+
+def scan_in_order(relation: Relation, order: tuple[int, ...]) -> Scan:
+    """Return the scan of a relation whose axes are its dimensions in an order."""
+    view = View.identity(relation.schema.shape).permute(order)
+    return Scan(relation, view, relation.schema.with_view(view))
 
 
 def count_rows_to_read(scan: Scan) -> int:

@@ -15,7 +15,16 @@ from sparrow.plan import Contraction, Scan, nodes_below, optimize_plan
 from sparrow.plan.estimates import estimate_contraction
 from sparrow.storage import Snapshot
 
-__all__ = ["Cut", "count_tasks", "cut_chunks", "cut_rows", "orders_of_leaves", "plan_chunks", "widen_ranges"]
+__all__ = [
+    "Cut",
+    "count_tasks",
+    "cut_chunks",
+    "cut_rows",
+    "orders_of_leaves",
+    "plan_chunks",
+    "share_of_result",
+    "widen_ranges",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,7 @@ class Cut:
     nbytes: int = 0
     """Bytes that the tasks read of files and arrays, if each reads its range."""
     reads_all: bool = False
-    """Whether the reason is that each task would read all of the largest input."""
+    """True if the reason is that each task would read all of the largest input."""
 
     def plan(self, work: str) -> PlannedRound:
         """Return the estimates of its round."""
@@ -62,6 +71,11 @@ def count_tasks(elements: float, slots: int) -> int:
     """Return the number of tasks for work, 1 if it is too little for two."""
     limits = tuning()
     return max(min(limits.tasks_per_slot * slots, int(elements // limits.min_task_elements)), 1)
+
+
+def share_of_result(tasks: int) -> int:
+    """Return the bytes of the result of a task that travel through the scheduler."""
+    return tuning().result_bytes // tasks
 
 
 def cut_rows(scan: Scan, slots: int) -> Cut:

@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import RangeAxis, View
+from sparrow.core.indexing import View
 from sparrow.engines.cluster.cutting import (
     Cut,
     count_tasks,
-    cut_chunks,
     cut_rows,
     orders_of_leaves,
     plan_chunks,
+    share_of_result,
     widen_ranges,
 )
+from sparrow.engines.cluster.node_cuts import cut_groups, cut_totals, find_output_axis, lead_with, summed_axes
 from sparrow.engines.cluster.operands import find_divided, find_shared, replace_scans
 from sparrow.engines.cluster.rounds import Rounds
 from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect
@@ -44,7 +45,6 @@ from sparrow.engines.cluster.tasks import (
     Files,
     FileTarget,
     Fold,
-    Groups,
     Products,
     States,
     Sums,
@@ -56,11 +56,9 @@ from sparrow.engines.cluster.tuning import tuning
 from sparrow.engines.fallback import lower_with_fallback
 from sparrow.engines.protocol import FoldRange
 from sparrow.engines.round_profile import PlannedRound, RoundsPlan
-from sparrow.engines.sort_orders import groups_output, product_order
+from sparrow.engines.sort_orders import scan_in_order
 from sparrow.engines.stream import Stream, lower
-from sparrow.engines.stream.capabilities import SumPushdown
-from sparrow.engines.stream.groupby import GroupBy, GroupState, adds_rows_alone, lane_bounds
-from sparrow.engines.stream.marginals import find_marginal_sums
+from sparrow.engines.stream.groupby import GroupState, adds_rows_alone
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.product import ChainTerm, count_operand, order_steps
 from sparrow.engines.stream.reductions import FusedReductions, GroupByOp
@@ -82,12 +80,12 @@ from sparrow.plan import (
 )
 from sparrow.plan.estimates import estimate_nnz
 from sparrow.relations.memory import MemoryRelation
-from sparrow.relations.protocol import Relation, base_orders
+from sparrow.relations.protocol import Relation
 from sparrow.runtime import memory, settings
 from sparrow.runtime.progress import format_quantity
 from sparrow.storage import DataFile, Snapshot, create, save
 
-__all__ = ["Cluster", "share_of_result"]
+__all__ = ["Cluster"]
 
 SUPPORT = {
     Accumulate: ("notyet", "sums carried over from task to task"),
@@ -281,9 +279,9 @@ class Cluster:
                 assert isinstance(snapshot, Snapshot)
                 folder = os.path.join(rounds.folder, f"order-{len(relations)}")
                 os.mkdir(folder)
-                view = View.identity(snapshot.schema.shape).permute(order)
-                source = Scan(snapshot, view, snapshot.schema.with_view(view))
-                files = self.write_files(source, folder, "fast", order, snapshot.base.coordinate_dtypes)
+                files = self.write_files(
+                    scan_in_order(snapshot, order), folder, "fast", order, snapshot.base.coordinate_dtypes
+                )
                 if files is None:
                     yield None
                     return
@@ -294,8 +292,7 @@ class Cluster:
 
     def _plan_order(self, leaf: Scan, order: tuple[int, ...], slots: int) -> tuple[PlannedRound, ...]:
         """Return the rounds that sort an input of a plan."""
-        view = View.identity(leaf.relation.schema.shape).permute(order)
-        source = Scan(leaf.relation, view, leaf.relation.schema.with_view(view))
+        source = scan_in_order(leaf.relation, order)
         plan = self._plan_sort(source, self._cut_axis(source, slots), slots)
         return () if plan is None else plan.rounds(slots, "files")
 
@@ -310,18 +307,18 @@ class Cluster:
         self._add_chunks(relation)
         return MemoryRelation(schema, self._stream.evaluate(everything))
 
-    def _add_chunks(self, relation: Relation) -> None:
+    def _add_chunks(self, source: Relation | Node) -> None:
         """Compute the sums of a reduction over the leading axis in tasks, if it is one.
 
         This process reads them afterwards.
         """
-        if not isinstance(relation, GroupByOp):
+        if not isinstance(source, GroupByOp):
             return
         scheduler = self._scheduler()
-        groups, work, bounds = _cut_groups(relation, scheduler)
-        if groups is None or work is None or has_chains(relation.node.scans):
+        groups, work, bounds = cut_groups(source, scheduler)
+        if groups is None or work is None or has_chains(source.node.scans):
             return
-        sent = relation.node.with_inputs(lower_with_fallback(self, relation.node.scans))
+        sent = source.node.with_inputs(lower_with_fallback(self, source.node.scans))
         with self.open_rounds(scheduler) as rounds:
             groups.merge_dense(rounds.run([root_scan(sent)], work, bounds))
 
@@ -345,8 +342,7 @@ class Cluster:
     @contextmanager
     def _compute_blocks(self, scan: Scan) -> Iterator[list[Block] | None]:
         """Compute the elements of a scan in tasks; None if this process should."""
-        if scan.step is None:
-            self._add_chunks(scan.relation)
+        self._add_chunks(scan.source)
         scheduler = self._scheduler()
         cut = self._cut_scan(scan, scheduler.slots)
         plan = self._plan_sort(scan, cut, scheduler.slots)
@@ -396,8 +392,7 @@ class Cluster:
         list of DataFile or None
             None if this process should write them.
         """
-        if scan.step is None:
-            self._add_chunks(scan.relation)
+        self._add_chunks(scan.source)
         if not (scan.step is not None or scan.is_stored):
             return None
         schema, dims = scan.schema, tuple(order) or tuple(range(scan.schema.ndim))
@@ -436,8 +431,7 @@ class Cluster:
 
     def count_nnz(self, scan: Scan) -> int:
         """Return the number of stored elements of a scan."""
-        if scan.step is None:
-            self._add_chunks(scan.relation)
+        self._add_chunks(scan.source)
         scheduler = self._scheduler()
         cut = self._cut_scan(scan, scheduler.slots)
         plan = self._plan_sort(scan, cut, scheduler.slots)
@@ -459,7 +453,7 @@ class Cluster:
         if has_chains(nodes[0].scans) and not self._cut_axis(nodes[0].scans[0], scheduler.slots).reason:
             operands = self._order_chains(optimize_plan(nodes[0].scans))
             nodes = [node.with_inputs(operands) for node in nodes]
-        groups, work, bounds = _cut_totals(nodes, scheduler.slots)
+        groups, work, bounds = cut_totals(nodes, scheduler.slots)
         if work is None:
             return self._stream.reduce_all(nodes)
         with self.open_rounds(scheduler) as rounds:
@@ -505,15 +499,15 @@ class Cluster:
         if not isinstance(node, Contraction):
             return Cut(reason="sums would be carried over from task to task"), None
         (scan,) = node.scans if len(node.scans) == 1 else (None,)
-        found = _output_axis(node)
+        found = find_output_axis(node)
         cut = Cut(reason="no axis of the result leads the sort order of the tensor; add_order() makes one")
         if found is not None and scan is not None:
             axis, output_axis = found
-            cut = self._cut_axis(_lead_with(scan, axis), slots)
+            cut = self._cut_axis(lead_with(scan, axis), slots)
             if not cut.reason:
                 return cut, Products(axis, output_axis, share_of_result(len(cut.bounds) - 1))
-        for axis in _summed_axes(node) if found is None or cut.reads_all else ():
-            other = self._cut_axis(_lead_with(node.scans[0], axis), slots)
+        for axis in summed_axes(node) if found is None or cut.reads_all else ():
+            other = self._cut_axis(lead_with(node.scans[0], axis), slots)
             if not other.reason:
                 return other, Sums(axis, share_of_result(len(other.bounds) - 1))
         return cut, None
@@ -552,7 +546,7 @@ class Cluster:
         if isinstance(root, Reduce) and not root.axes:
             if root.name == "count":
                 return self.plan_rounds(root.scans[0])
-            _, states, bounds = _cut_totals([root], slots)
+            _, states, bounds = cut_totals([root], slots)
             if states is None:
                 return RoundsPlan(reason="the input is small, or its total needs no elements")
             planned = plan_chunks(root.scans[0], len(bounds) - 1)
@@ -602,7 +596,7 @@ class Cluster:
         if has_chains(node.scans):
             return None
         (lowered,) = lower([root_scan(node)])
-        work, bounds = _cut_groups(lowered.relation, self._scheduler())[1:]
+        work, bounds = cut_groups(lowered.relation, self._scheduler())[1:]
         if work is None:
             return None
         planned = replace(plan_chunks(node.scans[0], len(bounds) - 1), work="groups")
@@ -624,41 +618,12 @@ def _find_leaves_to_sort(scan: Scan, cut: Cut) -> list[tuple[Scan, tuple[int, ..
     return [] if replace_leaves(scan, same) is None else found
 
 
-def _cut_groups(relation: Relation, scheduler: Scheduler) -> tuple[GroupBy | None, Groups | None, list[int]]:
-    """Return the groups of a reduction, and the tasks that add up its chunks.
-
-    A task adds up a lane of chunks, as a thread of the stream engine does; any chunks where bits do not depend on it.
-    """
-    groups = relation.groups if isinstance(relation, GroupByOp) else None
-    if groups is None or not isinstance(groups.scan.relation, PhysicalOperator | MemoryRelation | Snapshot):
-        return None, None, []
-    found = groups.dense_chunks()
-    limit = min(scheduler.memory_limit, settings.current().memory_limit)
-    if found is None or tuning().merge_copies * groups.dense_bytes > limit:
-        return None, None, []
-    chunks, lanes = found
-    if lanes == len(chunks):
-        bounds = cut_chunks([chunk.rows for chunk in chunks], scheduler.slots)
-    else:
-        bounds = lane_bounds(len(chunks), lanes)
-    if len(bounds) < 3 or count_tasks(sum(chunk.rows for chunk in chunks), scheduler.slots) < 2:
-        return None, None, []
-    source = groups.scan.relation
-    partitions = tuple(source.bounds) if isinstance(source, PhysicalOperator) else None
-    return groups, Groups(partitions, chunk_checksum(chunks), share_of_result(len(bounds) - 1)), bounds
-
-
 def _bytes_shared(root: Root) -> int:
     """Return the bytes of arrays of a plan that are written to files for tasks."""
     nodes = nodes_below([root] if isinstance(root, Scan) else scans_of(root))
     nodes += [root] if isinstance(root, Node) else []
     arrays = {id(each.array): each.array.nbytes for node in nodes for each in node.children if isinstance(each, Dense)}
     return sum(nbytes for nbytes in arrays.values() if nbytes >= tuning().inline_bytes)
-
-
-def share_of_result(tasks: int) -> int:
-    """Return the bytes of the result of a task that travel through the scheduler."""
-    return tuning().result_bytes // tasks
 
 
 def _own(array: NDArray[Any]) -> NDArray[Any]:
@@ -672,70 +637,3 @@ def _own_state(state: GroupState) -> GroupState:
     return GroupState(
         tuple(map(_own, state.coords)), counts, tuple(tuple(map(_own, arrays)) for arrays in state.states)
     )
-
-
-def _cut_totals(nodes: Sequence[Reduce], slots: int) -> tuple[FusedReductions, States | None, list[int]]:
-    """Return reductions over all axes, and the tasks that aggregate their chunks."""
-    (scan,) = lower([nodes[0].scans[0]])
-    reductions = FusedReductions(nodes, scan)
-    chunks = None if _is_pushed_down(nodes, scan) else reductions.groups.scalar_chunks()
-    if chunks is None:
-        return reductions, None, []
-    bounds = cut_chunks([chunk.rows for chunk in chunks], slots)
-    partitions = tuple(scan.relation.bounds) if isinstance(scan.relation, PhysicalOperator) else None
-    return reductions, States(partitions, chunk_checksum(chunks)) if len(bounds) > 2 else None, bounds
-
-
-def _is_pushed_down(nodes: Sequence[Reduce], scan: Scan) -> bool:
-    """Return whether the stream engine has a sum without its elements."""
-    if len(nodes) > 1:
-        return False
-    return isinstance(scan.relation, SumPushdown) or find_marginal_sums(nodes[0], scan) is not None
-
-
-def _lead_with(scan: Scan, axis: int) -> Scan:
-    """Return a scan with an axis first."""
-    return scan.then(scan.view.permute((axis, *(k for k in range(scan.view.ndim) if k != axis))))
-
-
-def _summed_axes(node: Contraction) -> list[int]:
-    """Return the axes of the tensor that are summed.
-
-    None of floats, whose sums depend on the cut.
-    """
-    if len(node.scans) != 1 or node.mask is not None or not node.semiring.plain or node.schema.dtype.kind not in "iu":
-        return []
-    (scan,) = node.scans
-    own = next(indices for each, indices in zip(node.operands, node.indices, strict=True) if isinstance(each, Scan))
-    if len(set(own)) < len(own) or scan.schema.fill_value != 0:
-        return []
-    return [axis for axis, index in enumerate(own) if index not in node.output_indices]
-
-
-def _output_axis(node: Contraction) -> tuple[int, int] | None:
-    """Return the axis of the tensor that is cut, and the same axis of the result.
-
-    Rows of the result along that axis are sums of adjacent elements, so that cuts do not change the order of additions.
-    """
-    if len(node.scans) != 1 or node.mask is not None:
-        return None
-    (scan,) = node.scans
-    own = next(indices for each, indices in zip(node.operands, node.indices, strict=True) if isinstance(each, Scan))
-    others = [
-        set(indices) for each, indices in zip(node.operands, node.indices, strict=True) if isinstance(each, Dense)
-    ]
-    kept = tuple(own.index(index) for index in own if index in node.output_indices)
-    if len(set(own)) < len(own) or not kept:
-        return None
-    order = base_orders(len(scan.source.schema.shape))[0] if scan.step is not None else product_order(scan, kept)
-    if not groups_output(scan.view, order, kept):
-        return None
-    fixed = {dim for dim, _ in scan.view.fixed}
-    leading = next(dim for dim in order if dim not in fixed)
-    for axis in kept:
-        view_axis = scan.view.axes[axis]
-        if isinstance(view_axis, RangeAxis) and view_axis.dim == leading:
-            if any(own[axis] in indices for indices in others):
-                return None
-            return axis, node.output_indices.index(own[axis])
-    return None

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.cluster.cutting import Cut, count_tasks, cut_chunks, widen_ranges
-from sparrow.engines.cluster.engine import Cluster, share_of_result
+from sparrow.engines.cluster.cutting import Cut, count_tasks, cut_chunks, share_of_result, widen_ranges
+from sparrow.engines.cluster.engine import Cluster
 from sparrow.engines.cluster.row_files import (
     MergeRows,
     MultiplyRows,
@@ -37,7 +37,6 @@ from sparrow.kernels.coo import accumulator_dtype
 from sparrow.plan import Contraction, Node, Root, Scan, matrix_form
 from sparrow.plan.estimates import estimate_nnz
 from sparrow.relations.memory import MemoryRelation
-from sparrow.runtime import memory
 from sparrow.runtime.progress import format_quantity
 from sparrow.storage import Snapshot
 
@@ -53,7 +52,7 @@ class _Layout:
     nbytes: int = 0
     """Bytes of the rows, estimated."""
     sorts: bool = False
-    """Whether the elements are sorted by row first."""
+    """True if the elements are sorted by row first."""
 
     @property
     def reason(self) -> str:
@@ -209,11 +208,10 @@ class RepeatedRounds(Cluster):
         files, bounds = RowFiles(scratch_folder()), layout.cut.bounds
         files.elements = layout.cut.elements
         checksum = 0 if scan.step is not None else chunk_checksum(chunks_in_order(scan))
-        limit = min(scheduler.memory_limit, memory.limit())
         with self.open_rounds(scheduler) as rounds:
             prepared = self.prepare(scan, rounds.folder, axis=1)
             runs = rounds.run([prepared], SortRows(checksum), bounds)
-            files.bounds = list(bound_ranges(runs, scan.schema.shape[0], scheduler.slots, limit))
+            files.bounds = list(bound_ranges(runs, scan.schema.shape[0], scheduler.slots, rounds.memory_limit))
             files.nbytes = sum(rounds.run([], MergeRows(files.scratch.path, runs, scan.schema, dtype), files.bounds))
         return files
 

@@ -84,7 +84,7 @@ class Rounds:
     @property
     def memory_limit(self) -> int:
         """Bytes that a task may use."""
-        return min(self._scheduler.memory_limit, settings.current().memory_limit)
+        return self._scheduler.memory_limit
 
     @property
     def max_tasks(self) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import socket
 import weakref
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -21,14 +20,13 @@ from typing import Any
 import numpy as np
 
 from sparrow.core.schema import Schema
-from sparrow.engines.cluster.scratch import Scratch, map_array, store_array
+from sparrow.engines.cluster.scratch import Scratch, array_result, map_array, store_array
 from sparrow.engines.cluster.sorting import StoredRun, store_run
-from sparrow.engines.cluster.tasks import chunk_checksum, cut_range
+from sparrow.engines.cluster.tasks import check_chunks, cut_range
 from sparrow.engines.repeats import PersistedRows, finish_values, persist_rows, to_rows
 from sparrow.engines.sort_orders import product_order
 from sparrow.engines.stream import Stream
 from sparrow.engines.stream.scan_reader import map_blocks, split_runs
-from sparrow.errors import WorkerError
 from sparrow.kernels.coo import Block, concat_blocks, sort_block
 from sparrow.plan import Scan
 from sparrow.relations.csr import CSRRows
@@ -139,9 +137,7 @@ class SortRows:
         if scan.step is not None:
             block, dtype = _stream.evaluate(cut_range(scan, start, stop, 1), own=False), scan.schema.coordinate_dtype(1)
             return Block((block.coords[0], block.coords[1].astype(dtype) + dtype.type(start)), block.values)
-        chunks = chunks_in_order(scan)
-        if chunk_checksum(chunks) != self.checksum:
-            raise WorkerError(f"a worker on {socket.gethostname()} divides the input into other chunks")
+        chunks = check_chunks(chunks_in_order(scan), self.checksum)
         blocks = list(map_blocks(scan, lambda block: block, product_order(scan), chunks[start:stop]))
         return concat_blocks(blocks, 2, scan.schema.dtype)
 
@@ -192,4 +188,4 @@ class MultiplyRows:
             for first in self.starts[bisect_left(self.starts, start) : bisect_left(self.starts, stop)]:
                 rows = _load(self.path, first)
                 rows.accumulate(None, x, out[first - start : first - start + rows.height])
-        return store_array(folder, out) if out.nbytes > self.max_bytes else out
+        return array_result(folder, out, self.max_bytes)

@@ -21,10 +21,14 @@ class Scheduler(Protocol):
 
     slots: int
     """Tasks that run at the same time."""
-    memory_limit: int
-    """Bytes that a task may use."""
-    threads: int
-    """Threads that a task may use."""
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes that a task may use, at most the setting of this name."""
+
+    @property
+    def threads(self) -> int:
+        """Threads that a task may use."""
 
     def map(self, function: Callable[[Any, int], T], count: int, shared: Any) -> list[T]:
         """Return ``function(shared, number)`` for each number below ``count``.

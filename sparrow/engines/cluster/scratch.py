@@ -21,7 +21,8 @@ from sparrow.runtime import settings
 from sparrow.storage import count_files
 
 __all__ = [
-    "Scratch", "check_visible", "map_array", "pack_array", "scratch_folder", "store_array", "store_block",
+    "Scratch", "array_result", "block_result", "check_visible", "map_array", "pack_array", "scratch_folder",
+    "store_array",
 ]  # fmt: skip
 
 _PREFIX = "sparrow-cluster-"
@@ -145,8 +146,15 @@ def pack_array(folder: str, array: NDArray[Any]) -> Any:
     return array if array.nbytes < tuning().inline_bytes else store_array(folder, array)
 
 
-def store_block(folder: str, block: Block) -> Block:
-    """Return elements whose columns are new files of a folder."""
+def array_result(folder: str, array: NDArray[Any], max_bytes: int) -> Any:
+    """Return an array as a result of a task: as a new file of a folder if it is large."""
+    return store_array(folder, array) if array.nbytes > max_bytes else array
+
+
+def block_result(folder: str, block: Block, max_bytes: int) -> Block:
+    """Return elements as a result of a task, in columns that are new files of a folder if they are large."""
+    if block.nbytes <= max_bytes:
+        return block
     return Block(tuple(store_array(folder, column) for column in block.coords), store_array(folder, block.values))
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import View
 from sparrow.core.schema import Schema
 from sparrow.engines.cluster.cutting import Cut, count_tasks
-from sparrow.engines.cluster.scratch import map_array, store_array, store_block
+from sparrow.engines.cluster.scratch import block_result, map_array, store_array
 from sparrow.engines.cluster.tasks import FileTarget, cut_range, shift_range
 from sparrow.engines.cluster.tuning import tuning
 from sparrow.engines.round_profile import PlannedRound
@@ -150,7 +150,7 @@ class StoredRun:
     """Leading coordinates of every ``stride``-th element."""
     stride: int
     has_values: bool = True
-    """Whether the last file has values; else each element counts 1."""
+    """True if the last file has values; else each element counts 1."""
 
     def read(self, start: int, stop: int) -> Iterator[Rows]:
         """Yield the elements at leading coordinates [start, stop), in batches.
@@ -255,7 +255,7 @@ class MergedElements:
         block = concat_blocks(
             list(merge_runs(self.runs, self.schema, start, stop)), self.schema.ndim, self.schema.dtype
         )
-        return store_block(folder, block) if block.nbytes > self.max_bytes else block
+        return block_result(folder, block, self.max_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,11 +19,11 @@ import numpy as np
 
 from sparrow.core.indexing import View
 from sparrow.engines.cluster.marks import mark_end, mark_start
-from sparrow.engines.cluster.scratch import check_visible, store_array, store_block
+from sparrow.engines.cluster.scratch import array_result, block_result, check_visible, store_array
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.engines.round_profile import TaskProfile
 from sparrow.engines.stream import Stream, lower
-from sparrow.engines.stream.groupby import DenseState, GroupState
+from sparrow.engines.stream.groupby import DenseState, GroupBy, GroupState
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.reductions import FusedReductions
 from sparrow.errors import SparrowError, StorageError, WorkerError
@@ -167,7 +167,7 @@ class Elements:
         """Return the elements of rows [start, stop)."""
         (scan,) = scans
         block = shift_range(_stream.evaluate(cut_range(scan, start, stop), own=False), scan, start)
-        return store_block(folder, block) if block.nbytes > self.max_bytes else block
+        return block_result(folder, block, self.max_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class Products:
         shape[self.output_axis] = stop - start
         cut = node.with_inputs([cut_range(node.scans[0], start, stop, self.axis)])
         found = _stream.evaluate_dense(replace(cut, schema=replace(cut.schema, shape=tuple(shape))))
-        return store_array(folder, found) if found.nbytes > self.max_bytes else found
+        return array_result(folder, found, self.max_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class Sums:
                 key = tuple(slice(start, stop) if k == index else slice(None) for k in own)
                 operands.append(Dense(each.array[key]))
         found = np.asarray(_stream.evaluate_dense(replace(node, operands=tuple(operands))))
-        return store_array(folder, found) if found.nbytes > self.max_bytes else found
+        return array_result(folder, found, self.max_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,7 @@ class Arrays:
             for each in cut.operands
         )
         found = _stream.evaluate_dense(replace(cut, operands=operands, schema=replace(cut.schema, shape=shape)))
-        return store_array(folder, found) if found.nbytes > self.max_bytes else found
+        return array_result(folder, found, self.max_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,14 +322,8 @@ class States:
 
     def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> list[GroupState]:
         """Return the states of chunks [start, stop)."""
-        nodes: Any = [scan.source for scan in scans]
-        (operand,) = lower(nodes[0].scans)
-        if self.partitions is not None and isinstance(operand.relation, PhysicalOperator):
-            operand.relation.set_partitions(self.partitions)
-        groups = FusedReductions(nodes, operand).groups
-        chunks = groups.scalar_chunks()
-        if chunks is None or chunk_checksum(chunks) != self.checksum:
-            raise WorkerError(f"a worker on {socket.gethostname()} divides the input into other chunks")
+        groups = _open_groups(scans, self.partitions)
+        chunks = check_chunks(groups.scalar_chunks(), self.checksum)
         return list(groups.chunk_states(chunks[start:stop]))
 
 
@@ -345,20 +339,36 @@ class Groups:
 
     def __call__(self, scans: list[Scan], start: int, stop: int, folder: str) -> DenseState:
         """Return the sums of chunks [start, stop)."""
-        node: Any = scans[0].source
-        (operand,) = lower(node.scans)
-        if self.partitions is not None and isinstance(operand.relation, PhysicalOperator):
-            operand.relation.set_partitions(self.partitions)
-        groups = FusedReductions([node], operand).groups
-        chunks = groups.unordered_chunks()
-        if chunk_checksum(chunks) != self.checksum:
-            raise WorkerError(f"a worker on {socket.gethostname()} divides the input into other chunks")
+        groups = _open_groups(scans, self.partitions)
+        chunks = check_chunks(groups.unordered_chunks(), self.checksum)
         counts, states = groups.add_chunks(chunks[start:stop])
         arrays = [array for state in states for array in state] + ([] if counts is None else [counts])
         if sum(array.nbytes for array in arrays) <= self.max_bytes:
             return counts, states
         kept = None if counts is None else store_array(folder, counts)
         return kept, tuple(tuple(store_array(folder, array) for array in state) for state in states)
+
+
+def _open_groups(scans: list[Scan], partitions: tuple[int, ...] | None) -> GroupBy:
+    """Return the groups of reductions of one scan, which reads the given partitions."""
+    nodes: Any = [scan.source for scan in scans]
+    (operand,) = lower(nodes[0].scans)
+    if partitions is not None and isinstance(operand.relation, PhysicalOperator):
+        operand.relation.set_partitions(partitions)
+    return FusedReductions(nodes, operand).groups
+
+
+def check_chunks(chunks: list[Chunk] | None, checksum: int) -> list[Chunk]:
+    """Return the chunks of an input, which must be those that were divided among tasks.
+
+    Raises
+    ------
+    WorkerError
+        If they are others.
+    """
+    if chunks is None or chunk_checksum(chunks) != checksum:
+        raise WorkerError(f"a worker on {socket.gethostname()} divides the input into other chunks")
+    return chunks
 
 
 def chunk_checksum(chunks: list[Chunk]) -> int:

@@ -39,7 +39,7 @@ class BlockBuffer:
         """Blocks that arrived before their turn, by number."""
         self._count = self._turn = self._writing = 0
         self._is_growing = False
-        """Whether a thread waits to move the arrays, and copies what comes meanwhile."""
+        """True while a thread waits to move the arrays; it copies what comes meanwhile."""
         self._lock, self._waiters = threading.Lock(), Waiters()
 
     def put(self, number: int, block: Block) -> None:
