@@ -20,6 +20,7 @@ __all__ = [
     "count_tasks",
     "cut_chunks",
     "cut_rows",
+    "lead_with",
     "orders_of_leaves",
     "plan_chunks",
     "share_of_result",
@@ -76,6 +77,11 @@ def count_tasks(elements: float, slots: int) -> int:
 def share_of_result(tasks: int) -> int:
     """Return the bytes of the result of a task that travel through the scheduler."""
     return tuning().result_bytes // tasks
+
+
+def lead_with(scan: Scan, axis: int) -> Scan:
+    """Return a scan with an axis first."""
+    return scan.then(scan.view.permute((axis, *(k for k in range(scan.view.ndim) if k != axis))))
 
 
 def cut_rows(scan: Scan, slots: int) -> Cut:
@@ -171,9 +177,7 @@ def _bounds_of_leaf(leaf: _Leaf, first_half: list[_Leaf], size: int, middle: int
     axis = _divided_axis(leaf, first_half, size, middle)
     if axis is None:
         return None
-    view = leaf.scan.view
-    scan = leaf.scan.then(view.permute((axis, *(k for k in range(view.ndim) if k != axis))))
-    found = partition_bounds([scan], size, rows=math.ceil(leaf.rows / count))
+    found = partition_bounds([lead_with(leaf.scan, axis)], size, rows=math.ceil(leaf.rows / count))
     return found if len(found) > 2 else None
 
 

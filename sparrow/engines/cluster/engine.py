@@ -18,12 +18,13 @@ from sparrow.engines.cluster.cutting import (
     Cut,
     count_tasks,
     cut_rows,
+    lead_with,
     orders_of_leaves,
     plan_chunks,
     share_of_result,
     widen_ranges,
 )
-from sparrow.engines.cluster.node_cuts import cut_groups, cut_totals, find_output_axis, lead_with, summed_axes
+from sparrow.engines.cluster.node_cuts import cut_groups, cut_totals, find_output_axis, summed_axes
 from sparrow.engines.cluster.operands import find_divided, find_shared, replace_scans
 from sparrow.engines.cluster.rounds import Rounds
 from sparrow.engines.cluster.schedulers import Scheduler, check_installed, connect

@@ -21,7 +21,7 @@ from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Relation, base_orders
 from sparrow.storage import Snapshot
 
-__all__ = ["cut_groups", "cut_totals", "find_output_axis", "lead_with", "summed_axes"]
+__all__ = ["cut_groups", "cut_totals", "find_output_axis", "summed_axes"]
 
 
 def cut_groups(relation: Relation, scheduler: Scheduler) -> tuple[GroupBy | None, Groups | None, list[int]]:
@@ -64,11 +64,6 @@ def _is_pushed_down(nodes: Sequence[Reduce], scan: Scan) -> bool:
     if len(nodes) > 1:
         return False
     return isinstance(scan.relation, SumPushdown) or find_marginal_sums(nodes[0], scan) is not None
-
-
-def lead_with(scan: Scan, axis: int) -> Scan:
-    """Return a scan with an axis first."""
-    return scan.then(scan.view.permute((axis, *(k for k in range(scan.view.ndim) if k != axis))))
 
 
 def summed_axes(node: Contraction) -> list[int]:

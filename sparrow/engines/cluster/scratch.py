@@ -147,12 +147,12 @@ def pack_array(folder: str, array: NDArray[Any]) -> Any:
 
 
 def array_result(folder: str, array: NDArray[Any], max_bytes: int) -> Any:
-    """Return an array as a result of a task: as a new file of a folder if it is large."""
+    """Return an array as a result of a task: a large one as a new file."""
     return store_array(folder, array) if array.nbytes > max_bytes else array
 
 
 def block_result(folder: str, block: Block, max_bytes: int) -> Block:
-    """Return elements as a result of a task, in columns that are new files of a folder if they are large."""
+    """Return elements as a result of a task: many as new files, one a column."""
     if block.nbytes <= max_bytes:
         return block
     return Block(tuple(store_array(folder, column) for column in block.coords), store_array(folder, block.values))

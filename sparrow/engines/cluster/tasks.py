@@ -359,7 +359,7 @@ def _open_groups(scans: list[Scan], partitions: tuple[int, ...] | None) -> Group
 
 
 def check_chunks(chunks: list[Chunk] | None, checksum: int) -> list[Chunk]:
-    """Return the chunks of an input, which must be those that were divided among tasks.
+    """Return chunks, which must be those that were divided among tasks.
 
     Raises
     ------

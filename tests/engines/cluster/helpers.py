@@ -21,7 +21,7 @@ from tests.models import als_reference
 
 __all__ = [
     "RATINGS", "bits", "check_killed_driver", "check_killed_half_step", "elements", "ingest_several_files",
-    "kill_in_mid_sort", "small_half_steps",
+    "kill_in_mid_save", "kill_in_mid_sort", "small_half_steps",
 ]  # fmt: skip
 
 RATINGS = als_reference.matrix(300, 200, 8, weighted=True)
@@ -107,6 +107,18 @@ def check_killed_half_step(scheduler: Any, folder: Path) -> None:
     finally:
         engines.unregister("lethal")
     assert [path.name for path in folder.iterdir()] == ["died"]
+
+
+def kill_in_mid_save(matrix: Any, folder: Path, levels: int = 0) -> str:
+    """Save while the process of a task, or one above it, dies; return which."""
+    (folder / "deaths").mkdir()
+    B = map_elements(Deadly(str(folder / "deaths"), 300.0, levels=levels), matrix).save(folder / "B.sparrow")
+    assert os.listdir(folder / "deaths") == ["died 0"]
+    assert elements(B) == elements(matrix)
+    assert B.verify() == []
+    there = {name for name in os.listdir(folder / "B.sparrow") if not name.startswith("_")}
+    assert there == {Path(file.path).name for file in B.files()}
+    return (folder / "deaths" / "died 0").read_text()
 
 
 def kill_in_mid_sort(matrix: Any, folder: Path) -> None:

@@ -21,12 +21,13 @@ from sparrow.engines.cluster.ray import Ray
 from sparrow.engines.cluster.tasks import Count, Job, run_task
 from sparrow.engines.portable_plan import PortablePlan
 from sparrow.errors import NotFoundError, WorkerError
-from tests.engines.cluster.failing import Deadly, Hungry, Refusing, map_elements
+from tests.engines.cluster.failing import Hungry, Refusing, map_elements
 from tests.engines.cluster.helpers import (
     check_killed_driver,
     check_killed_half_step,
     elements,
     ingest_several_files,
+    kill_in_mid_save,
     kill_in_mid_sort,
 )  # fmt: skip
 
@@ -86,13 +87,7 @@ def test_results(matrix: Any, tmp_path: Path) -> None:
 
 
 def test_worker_killed_in_mid_save(matrix: Any, tmp_path: Path) -> None:
-    (tmp_path / "deaths").mkdir()
-    B = map_elements(Deadly(str(tmp_path / "deaths"), 300.0), matrix).save(tmp_path / "B.sparrow")
-    assert os.listdir(tmp_path / "deaths") == ["died 0"]
-    assert elements(B) == elements(matrix)
-    assert B.verify() == []
-    there = {name for name in os.listdir(tmp_path / "B.sparrow") if not name.startswith("_")}
-    assert there == {Path(file.path).name for file in B.files()}
+    kill_in_mid_save(matrix, tmp_path)
 
 
 def test_worker_killed_in_mid_sort(matrix: Any, tmp_path: Path) -> None:

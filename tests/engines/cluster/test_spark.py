@@ -27,6 +27,7 @@ from tests.engines.cluster.helpers import (
     check_killed_half_step,
     elements,
     ingest_several_files,
+    kill_in_mid_save,
     kill_in_mid_sort,
 )  # fmt: skip
 
@@ -141,14 +142,7 @@ def test_sums() -> None:
 
 @pytest.mark.parametrize(("levels", "name"), [(0, "python"), (2, "java")])
 def test_killed_in_mid_save(levels: int, name: str, matrix: Any, tmp_path: Path) -> None:
-    (tmp_path / "deaths").mkdir()
-    B = map_elements(Deadly(str(tmp_path / "deaths"), 300.0, levels=levels), matrix).save(tmp_path / "B.sparrow")
-    assert os.listdir(tmp_path / "deaths") == ["died 0"]
-    assert (tmp_path / "deaths" / "died 0").read_text().startswith(name)
-    assert elements(B) == elements(matrix)
-    assert B.verify() == []
-    there = {name for name in os.listdir(tmp_path / "B.sparrow") if not name.startswith("_")}
-    assert there == {Path(file.path).name for file in B.files()}
+    assert kill_in_mid_save(matrix, tmp_path, levels).startswith(name)
 
 
 def test_worker_killed_in_mid_sort(matrix: Any, tmp_path: Path) -> None:

@@ -464,6 +464,7 @@ class RowSections(RowTiling):
         """Return the result for rows of a partition, as soon as its section is in memory."""
         section = partition.section
         self._waiters.wait_until(lambda: self._section == section or not self._users)
+        # A section that later partitions need stays for a while after its last user.
         self._waiters.wait_until(lambda: self._may_use(section), tuning().section_wait_seconds)
         while (loaded := self._take(section)) is None:
             self._waiters.wait_until(lambda: not self._users)
