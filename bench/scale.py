@@ -105,8 +105,8 @@ def fit(points: list[dict[str, float]], name: str, passes: int) -> Cost:
     """
     counts = passes * np.array([[each["links"], each["nodes"]] for each in points])
     seconds = np.array([each[name] for each in points])
-    relative, found = counts / seconds[:, None], np.zeros(2)
-    found[:] = np.linalg.lstsq(relative, np.ones(len(points)))[0]
+    relative = counts / seconds[:, None]
+    found = np.linalg.lstsq(relative, np.ones(len(points)))[0]
     if found.min() < 0:  # one term explains all
         kept = int(found.argmax())
         found[:] = 0
@@ -237,8 +237,8 @@ def gathered_bytes(graph: Graph, machines: int, ids: str, itemsize: int = 4) -> 
 def print_projection() -> None:
     """Print bytes, CPU seconds and network seconds of large graphs."""
     points = list(_read().values())
-    cost, exact = (fit(select(points, f"als_{solver}"), f"als_{solver}", 2) for solver in ("cg", "exact"))
-    product = fit(select(points, "product"), *COSTS["product, tasks"])
+    names = (COSTS[title] for title in ("ALS, cg, tasks", "ALS, exact, tasks", "product, tasks"))
+    cost, exact, product = (fit(select(points, name), name, passes) for name, passes in names)
     print("| | " + " | ".join(graph.name for graph in GRAPHS) + " |\n|---|" + "--:|" * len(GRAPHS))
     lines: list[tuple[str, Any]] = [
         ("nodes", lambda g: f"{g.nodes / 1e6:,.0f} M"),
@@ -315,7 +315,7 @@ class Round:
     failures: int = 0
     """Machines that die at random times; their running tasks run again elsewhere."""
     speculates: bool = False
-    """True if free slots run copies of tasks that still run, as Spark does where asked to."""
+    """True if free slots run copies of tasks that still run, as with ``spark.speculation``."""
 
     def run(self, tasks: int, rng: np.random.Generator) -> float:
         """Return the time of the round."""
@@ -400,10 +400,9 @@ def main() -> None:
     DATA.mkdir(exist_ok=True)
     if options.what == "measure":
         for millions in options.millions:
-            found = {str(millions): measure(millions)}
-            found = _read() | found
-            MEASURED.write_text(json.dumps(found, indent=1))
-            print(found[str(millions)], flush=True)
+            found = measure(millions)
+            MEASURED.write_text(json.dumps(_read() | {str(millions): found}, indent=1))
+            print(found, flush=True)
     else:
         {"fit": print_fit, "gather": print_gathered, "project": print_projection, "simulate": print_simulation}[
             options.what

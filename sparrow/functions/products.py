@@ -91,7 +91,7 @@ def multi_dot(arrays: Sequence[Any]) -> Any:
 def outer_product(one: Tensor, other: Tensor) -> Tensor:
     """Return the products of the elements of two vectors, lazily.
 
-    Those of stored elements are formed, whatever the lengths.
+    If both fill values are 0, only products of stored elements are formed.
     """
     column, row = one[:, None], other[None, :]
     product: Tensor = column * row

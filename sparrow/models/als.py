@@ -287,8 +287,7 @@ class ALS(Parameters, Persistent, Recommender):
         from sparrow.kernels.jit import warmup
 
         warmup.warn_compiling()
-        objective = self._check_params()
-        self._backend()  # raises if there is no GPU
+        objective, backend = self._check_params(), self._backend()
         scan = as_ratings(A).__sparrow_scan__()
         check_matrix(scan)
         if is_fill_nan(scan.schema) and self.unobserved_weight != 0:
@@ -303,23 +302,26 @@ class ALS(Parameters, Persistent, Recommender):
             with (
                 collect_rounds() as rounds,
                 memory.reserve(table_bytes, "factor tables") as reservation,
-                self._open_ratings(scan, pinned.T.__sparrow_scan__(), users.shape[1]) as (ratings, backend),
+                self._open_ratings(backend, scan, pinned.T.__sparrow_scan__(), users.shape[1]) as (ratings, solving),
             ):
                 reservation.resize(table_bytes + ratings.nbytes)
                 users.chunk_bounds, items.chunk_bounds = ratings.rows.chunk_bounds, ratings.cols.chunk_bounds
                 biases = Biases.of_ratings(ratings, users, items) if self.biases else None
-                losses = self._run_epochs(ratings, users, items, objective, biases, backend)
+                losses = self._run_epochs(ratings, users, items, objective, biases, solving)
                 users.chunk_bounds = items.chunk_bounds = None
         self._set_fitted(users, items, biases, pinned, losses, [each.to_dict() for each in rounds])
         return self
 
     @contextmanager
-    def _open_ratings(self, scan: Scan, transposed: Scan, width: int) -> Iterator[tuple[Ratings, Backend]]:
-        """Open the ratings, and the backend for tables of a width, for a block."""
-        backend, digest = self._backend(), self.checkpoint is not None
+    def _open_ratings(
+        self, backend: Backend, scan: Scan, transposed: Scan, width: int
+    ) -> Iterator[tuple[Ratings, Backend]]:
+        """Open the ratings for tables of a width, and their backend, for a block."""
+        digest = self.checkpoint is not None
         opening = open_rounds(self.engine)
         if opening is not None and isinstance(backend, CPUBackend):
-            from sparrow.models.als_rounds import ClusterBackend, ClusterRatings, has_work_for_tasks
+            from sparrow.models.als_cluster_ratings import ClusterRatings
+            from sparrow.models.als_rounds import ClusterBackend, has_work_for_tasks
 
             if has_work_for_tasks(scan, width):
                 with opening as rounds:

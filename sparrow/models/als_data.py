@@ -26,6 +26,7 @@ from sparrow.plan.estimates import estimate_nnz, max_nnz
 from sparrow.runtime import progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting.spill import Segment, SpillFile
+from sparrow.training.features import hash_integers
 
 __all__ = [
     "MemorySource", "Ratings", "RowBlocks", "RowLayout", "RowPartition", "ScannedSource", "SparseRatings",
@@ -173,6 +174,8 @@ class RowLayout:
             self.indptr, sizes.als_block_rows, block_columns(factors), sizes.als_block_span_rows
         )
         self.chunk_starts = self.group_blocks(sizes.als_chunk_ratings, sizes.table_chunk_rows)
+        self.chunk_bounds: NDArray[np.int64] = self.block_starts[self.chunk_starts]
+        """First row of each chunk, and the end."""
 
     def group_blocks(self, max_ratings: int, max_rows: int) -> NDArray[np.int64]:
         """Return the first block of each group of blocks, and the end.
@@ -194,12 +197,6 @@ class RowLayout:
     def blocks(self) -> int:
         """Number of blocks."""
         return len(self.block_starts) - 1
-
-    @property
-    def chunk_bounds(self) -> NDArray[np.int64]:
-        """First row of each chunk, and the end."""
-        bounds: NDArray[np.int64] = self.block_starts[self.chunk_starts]
-        return bounds
 
     def sum_chunks(self, losses: NDArray[np.float64]) -> list[float]:
         """Return the sum of the losses of the blocks of each chunk."""
@@ -407,27 +404,17 @@ def to_finite(block: Block, first_row: int = 0) -> NDArray[np.float32]:
 def hash_ratings(block: Block, values: NDArray[np.float32], first_row: int = 0) -> NDArray[np.uint64]:
     """Return two sums of hashes of ratings, shape (2,).
 
-    Sums of blocks are added modulo 2^64, in any order, so that tasks hash parts of a matrix. Each rating is mixed as
-    in SplitMix64 (Steele, Lea and Flood 2014).
+    Sums of blocks are added modulo 2^64, in any order, so that tasks hash parts of a matrix.
     """
     rows, cols = (column.astype(np.uint64) for column in block.coords)
     rows += np.uint64(first_row)
     words = values.view(np.uint32).astype(np.uint64)
     sums = np.empty(2, np.uint64)
     for number, salt in enumerate((0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)):
-        mixed = _mix(rows + np.uint64(salt))
-        mixed = _mix(mixed + cols)
-        sums[number] = _mix(mixed + words).sum(dtype=np.uint64)
+        mixed = hash_integers(rows + np.uint64(salt))
+        mixed = hash_integers(mixed + cols)
+        sums[number] = hash_integers(mixed + words).sum(dtype=np.uint64)
     return sums
-
-
-def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix the bits of words in place, and return them."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        words ^= words >> np.uint64(shift)
-        words *= np.uint64(factor)
-    words ^= words >> np.uint64(31)
-    return words
 
 
 class _RatingCollector:

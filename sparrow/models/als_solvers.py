@@ -20,8 +20,8 @@ from sparrow.runtime import events, settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "SOLVERS", "Backend", "CPUBackend", "Objective", "PartitionSolver", "Ridge", "Solver", "half_step",
-    "solve_partitions", "solve_rows", "solve_side",
+    "SOLVERS", "Backend", "CPUBackend", "Objective", "PartitionBackend", "PartitionSolver", "Ridge", "Solver",
+    "half_step", "solve_partitions", "solve_rows",
 ]  # fmt: skip
 
 Solver = Literal["cg", "exact", "subspace"]
@@ -123,6 +123,7 @@ def half_step(
         found = backend.solve(side, fixed, solved, ridge, solve, advance, offsets)
         if found is None:
             raise _singular_error(objective)
+    events.emit("models.half_step")
     errors, after = found
     loss = errors + alpha * float(np.sum(gramian * after.gramian)) + statistics.penalty + after.penalty
     return loss, after
@@ -250,26 +251,25 @@ class PartitionBackend(Protocol):
     def activate(self) -> AbstractContextManager[Any]:
         """Make the device current for a thread, for the length of a block."""
 
-
-def solve_side(
-    backend: PartitionBackend,
-    side: RowBlocks,
-    fixed: Any,
-    solved: Any,
-    ridge: Ridge,
-    solve: PartitionSolver,
-    advance: Callable[[int], None],
-    offsets: NDArray[np.float32] | None,
-) -> tuple[float, TableStatistics] | None:
-    """Solve all rows of a table in this process; see :meth:`Backend.solve`."""
-    errors = solve_partitions(side, fixed, solved, ridge, backend, solve, advance, offsets)
-    if errors is None:
-        return None
-    total = TreeSum[float]()
-    for number, error in enumerate(errors):
-        total.add(number, error)
-    after = solved.statistics(lambda first, last: ridge(np.diff(side.indptr[first : last + 1])))
-    return total.total() or 0.0, after
+    def solve(
+        self,
+        side: RowBlocks,
+        fixed: Any,
+        solved: Any,
+        ridge: Ridge,
+        solve: PartitionSolver,
+        advance: Callable[[int], None],
+        offsets: NDArray[np.float32] | None,
+    ) -> tuple[float, TableStatistics] | None:
+        """Solve all rows of a table in this process; see :meth:`Backend.solve`."""
+        errors = solve_partitions(side, fixed, solved, ridge, self, solve, advance, offsets)
+        if errors is None:
+            return None
+        total = TreeSum[float]()
+        for number, error in enumerate(errors):
+            total.add(number, error)
+        after = solved.statistics(lambda first, last: ridge(np.diff(side.indptr[first : last + 1])))
+        return total.total() or 0.0, after
 
 
 def solve_partitions(
@@ -302,7 +302,6 @@ def solve_partitions(
         if count is None:
             return None
         advance(count)
-    events.emit("models.half_step")
     return side.sum_chunks(losses)
 
 
@@ -315,7 +314,7 @@ def _kernel_arguments(part: RowPartition, fixed: FactorTable) -> tuple[Any, Any,
 
 
 @dataclass(frozen=True, slots=True)
-class CPUBackend:
+class CPUBackend(PartitionBackend):
     """Compiled kernels over tables in memory."""
 
     solver: Solver
@@ -337,12 +336,6 @@ class CPUBackend:
 
     def sync_tables(self) -> None:
         """Do nothing."""
-
-    def solve(
-        self, side: Any, fixed: Any, solved: Any, ridge: Ridge, solve: PartitionSolver, *options: Any
-    ) -> tuple[float, TableStatistics] | None:
-        """Solve all rows of a table; see the protocol."""
-        return solve_side(self, side, fixed, solved, ridge, solve, *options)
 
     def eigenbasis_solver(
         self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool

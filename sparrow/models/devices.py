@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sparrow.engines.gpu import Device, least_squares, map_halving
 from sparrow.errors import TooLargeError
 from sparrow.models.als_data import RowPartition
-from sparrow.models.als_solvers import PartitionSolver, Ridge, Solver, solve_side
+from sparrow.models.als_solvers import PartitionBackend, PartitionSolver, Solver
 from sparrow.models.factor_table import FactorTable, Table, TableStatistics
 from sparrow.models.tuning import tuning
 
@@ -107,7 +107,7 @@ class DeviceTable:
         return self._device.xp.where(self._device.xp.isnan(rows), 0x7FC0, rounded).astype(np.uint16)
 
 
-class DeviceBackend:
+class DeviceBackend(PartitionBackend):
     """Half steps on a GPU; results agree with the CPU to rounding.
 
     Parameters
@@ -156,12 +156,6 @@ class DeviceBackend:
         """Copy the tables back to those in memory."""
         for table in self._tables:
             table.sync()
-
-    def solve(
-        self, side: Any, fixed: Any, solved: Any, ridge: Ridge, solve: PartitionSolver, *options: Any
-    ) -> tuple[float, TableStatistics] | None:
-        """Solve all rows of a table; see the protocol."""
-        return solve_side(self, side, fixed, solved, ridge, solve, *options)
 
     def eigenbasis_solver(
         self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool

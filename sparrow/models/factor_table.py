@@ -18,7 +18,9 @@ from sparrow.models.tuning import tuning
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["DTYPES", "FactorTable", "Precision", "Table", "TableStatistics", "TableSums"]
+__all__ = [
+    "DTYPES", "RAW_DTYPES", "FactorTable", "Precision", "Table", "TableStatistics", "TableSums", "total_statistics",
+]  # fmt: skip
 
 Precision = Literal["float32", "float16", "bfloat16"]
 DTYPES = ("float32", "float16", "bfloat16")
@@ -58,6 +60,11 @@ class TableStatistics:
     """Sum over rows of the ridge penalty times the squared norm."""
     largest: float
     """Largest squared norm of a row."""
+
+
+def total_statistics(sums: TreeSum[TableSums], factors: int) -> TableStatistics:
+    """Return the statistics of a table from the sums over its chunks."""
+    return (sums.total() or TableSums(np.zeros((factors, factors)), 0.0, 0.0)).statistics()
 
 
 class Table(Protocol):
@@ -277,7 +284,7 @@ class FactorTable:
         """
         sums = TreeSum[TableSums]()
         self.add_chunks(sums, 0, ridge, precise)
-        return (sums.total() or TableSums(np.zeros((self.shape[1],) * 2), 0.0, 0.0)).statistics()
+        return total_statistics(sums, self.shape[1])
 
     def add_chunks(
         self,

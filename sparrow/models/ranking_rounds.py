@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.task_rounds import Rounds, open_rounds, pack_array
+from sparrow.engines.task_rounds import open_rounds, pack_array
 from sparrow.models.topk import Factors, Pattern, block_rows, iter_top_k
 from sparrow.models.tuning import tuning
 from sparrow.plan import Scan
@@ -27,16 +26,17 @@ def iter_rankings(rows: Factors, items: Factors, k: int, exclude: Pattern | Tens
 
     Tasks compute them if the settings name a cluster and they are enough work, with the same bits.
     """
-    opening = _open_rounds(rows, items)
+    is_valid = len(rows.shape) == len(items.shape) == 2  # else iter_top_k raises
+    products = rows.shape[0] * items.shape[0] * items.shape[1] if is_valid else 0
+    opening = open_rounds("auto") if products >= 2 * tuning().rank_task_products else None
     if opening is None:
         yield from iter_top_k(rows, items, k, exclude)
         return
-    (height, _), count = rows.shape, items.shape[0]
-    size = block_rows(k, count)
+    height, size = rows.shape[0], block_rows(k, items.shape[0])
     with opening as rounds:
-        tasks = min(_products(rows, items) // tuning().rank_task_products, rounds.max_tasks, height // size)
         blocks = height // size  # the rows beyond are not a task of their own: their products would be cut otherwise
-        bounds = [*(blocks * task // max(tasks, 1) * size for task in range(max(tasks, 1))), height]
+        tasks = max(min(products // tuning().rank_task_products, rounds.max_tasks, blocks), 1)
+        bounds = [*(blocks * task // tasks * size for task in range(tasks)), height]
         scans = [exclude.__sparrow_scan__()] if isinstance(exclude, Tensor) else []
         pattern = exclude if isinstance(exclude, Pattern) else None
         work = Ranking(rounds.pack_object((rows, items, pattern)), k)
@@ -45,17 +45,6 @@ def iter_rankings(rows: Factors, items: Factors, k: int, exclude: Pattern | Tens
         ):
             for start in range(0, stop - first, size):
                 yield np.array(ids[start : start + size]), np.array(scores[start : start + size])
-
-
-def _products(rows: Factors, items: Factors) -> int:
-    return rows.shape[0] * items.shape[0] * items.shape[1]
-
-
-def _open_rounds(rows: Factors, items: Factors) -> AbstractContextManager[Rounds] | None:
-    """Return the rounds of the cluster in the settings, None for little work."""
-    if len(rows.shape) != 2 or len(items.shape) != 2:
-        return None
-    return open_rounds("auto") if _products(rows, items) >= 2 * tuning().rank_task_products else None
 
 
 @dataclass(frozen=True, slots=True)
