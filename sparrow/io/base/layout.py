@@ -16,8 +16,8 @@ from sparrow.io.base.magic import split_words
 from sparrow.io.base.suggestion import TypedSource
 
 __all__ = [
-    "COLUMN_OPTIONS", "ColumnLayout", "TextLayout", "dense_rows", "find_layout", "is_integral", "is_number",
-    "json_list_command", "json_options", "looks_like_sizes",
+    "COLUMN_OPTIONS", "ColumnLayout", "TextLayout", "dense_rows", "digits_as_integer", "find_layout", "is_integral",
+    "is_number", "json_list_command", "json_options", "looks_like_sizes",
 ]  # fmt: skip
 
 COLUMN_OPTIONS = frozenset({"coords", "value", "nulls", "ids", "relabel", "duplicates"})
@@ -61,6 +61,15 @@ def is_integral(token: str) -> bool:
     if re.fullmatch(r"[-+]?\d{1,300}(\.0*)?", token):
         return True
     return re.fullmatch(r"[-+]?\d{1,18}(\.\d*)?[eE]\+?\d{1,2}", token) is not None and float(token).is_integer()
+
+
+def digits_as_integer(token: str) -> int | None:
+    """Return the integer of a token of at most 18 digits, else None.
+
+    Spaces and tabs around it are ignored.
+    """
+    found = re.fullmatch("[ \\t]*([0-9]{1,18})[ \\t]*", token)
+    return None if found is None else int(found[1])
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from sparrow.core.casting import is_rounded_integer, misfit_message
 from sparrow.errors import IngestError
+from sparrow.io.base.layout import digits_as_integer
 from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, TextBlock, compression_of, max_line_bytes, read_blocks
 from sparrow.io.base.suggestion import TypedSource
@@ -433,7 +434,8 @@ class CsvReader(TextTableReader):
         if 2 * count < len(texts) or (row := pc.index(plain, False).as_py()) < 0:
             return
         token = texts[row].as_py()
-        number = f", or pass ids={{{name!r}: 'int'}} to read it as {int(token)}" if token.strip().isdecimal() else ""
+        integer = digits_as_integer(token)
+        number = "" if integer is None else f", or pass ids={{{name!r}: 'int'}} to read it as {integer}"
         self.report.note(
             f"{block.source.name}, line {self._line(block, row)}: {token[:80]!r} in column {name!r} is not written as "
             f"an integer, unlike most others, so that the column holds names: correct the line if it is wrong{number}"

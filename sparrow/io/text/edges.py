@@ -26,7 +26,7 @@ from sparrow import storage
 from sparrow.core.schema import Schema, assigned_dims, check_dtype, check_shape
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, check_disk_space, write_coo
-from sparrow.io.base.layout import TextLayout, dense_rows, is_integral, is_number, looks_like_sizes
+from sparrow.io.base.layout import TextLayout, dense_rows, digits_as_integer, is_integral, is_number, looks_like_sizes
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Option, Reader, parse_shape, shared
 from sparrow.io.base.run_sink import RunSink
@@ -515,7 +515,8 @@ class _Ingest:
             way = "pass ids='str' or 'int' to decide"
             name = self.lines.sources[0].name
             for file, line, token in self.lines.odd:
-                number = f", or pass ids='int' to read it as {int(token)}" if token.isdecimal() else ""
+                integer = digits_as_integer(token)
+                number = "" if integer is None else f", or pass ids='int' to read it as {integer}"
                 self.options.report.note(
                     f"{file}, line {line}: the id {token!r} is not written as an integer, unlike the others, so that "
                     f"all ids are names: correct the line if it is wrong{number}"

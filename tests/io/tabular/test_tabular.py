@@ -1185,7 +1185,7 @@ def test_labels_of_columns_share_memory_limit() -> None:
         assert memory.available() == before
 
 
-@pytest.mark.parametrize("odd", ["03", "x", "1_0"])
+@pytest.mark.parametrize("odd", ["03", "x", "1_0", "3\x1c", "\x1f3", "\u0663", "0" * 5000 + "3"])
 @pytest.mark.parametrize("size", [1, 30])
 def test_odd_id_among_integers_is_noted(tmp_path: Path, capfd: Any, odd: str, size: int) -> None:
     text = "u,i\n" + "".join(f"{k},1\n" for k in range(1, size + 1)) + f"{odd},7\n"
@@ -1193,7 +1193,9 @@ def test_odd_id_among_integers_is_noted(tmp_path: Path, capfd: Any, odd: str, si
     made = sp.ingest.columns(tmp_path / "a.csv", tmp_path / "a", coords=["u", "i"])
     assert odd in made.labels("u").to_pylist()
     told = capfd.readouterr().err
-    assert f"a.csv, line {size + 2}: {odd!r} in column 'u' is not written as an integer, unlike most others" in told
+    assert (
+        f"a.csv, line {size + 2}: {odd[:80]!r} in column 'u' is not written as an integer, unlike most others" in told
+    )
     assert ("pass ids={'u': 'int'} to read it as 3" in told) == (odd == "03")
     for options in ({"text": ["u"]}, {"ids": {"u": "str"}}):
         sp.ingest.columns(tmp_path / "a.csv", tmp_path / "b", coords=["u", "i"], overwrite=True, **options)

@@ -854,6 +854,7 @@ def test_delimited_names_may_begin_with_marks(
         ("03 7 1", "03", "or pass ids='int' to read it as 3"),
         ("121_0  4 1", "121_0", "correct the line"),
         ("4 x 1", "x", ""),
+        ("\u0663 7 1", "\u0663", "correct the line if it is wrong\n"),
     ],
 )
 def test_odd_id_is_noted(
