@@ -31,14 +31,8 @@ from sparrow.relations.edits import Edit, Growth
 from sparrow.relations.protocol import Relation
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
 from sparrow.storage.creation import create, stage_folder
-from sparrow.storage.delta.commit_plan import (
-    CommitPlan,
-    plan_appends,
-    plan_compaction,
-    plan_edit,
-    plan_growth,
-    plan_restore,
-)
+from sparrow.storage.delta.append_plan import plan_appends, plan_growth
+from sparrow.storage.delta.commit_plan import CommitPlan, plan_compaction, plan_edit, plan_restore
 from sparrow.storage.delta.history import Commit, entry_versions, read_commits
 from sparrow.storage.delta.log import Log, LostRace, is_forked, read_stable
 from sparrow.storage.delta.rewrite_plan import WriteSet, prepare
@@ -217,12 +211,15 @@ class StoredHandle:
             return self._commit(task)
 
     def append(self, edits: Callable[[], Iterable[Edit]], box: Box) -> Snapshot:
-        """Apply edits one after the other in one commit; only one is in memory at a time.
+        """Append the elements of several edits in one commit.
+
+        Only one is in memory at a time.
 
         Parameters
         ----------
         edits
-            Begins the edits; called again if the commit is repeated. None of them clears or changes the shape.
+            Begins the edits; called again if the commit is repeated. Their elements are in ascending order of their
+            keys, within and across edits, and none equals the fill value. None of them clears or changes the shape.
         box
             Elements that they may write.
 

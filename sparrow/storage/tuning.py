@@ -50,6 +50,8 @@ class StorageTuning:
     fold_factor: int = parameter(
         2, "ratio", "Runs are folded into the files if these hold at most n times as many rows."
     )
+    spilled_part_rows: int = parameter(1 << 16, "rows", "Rows of a large append that are read from disk at a time.")
+    spilled_parts_cached: int = parameter(8, "parts", "Parts of a large append that stay in memory.")
     decoded_run_rows: int = parameter(1 << 20, "rows", "Rows of runs that stay decoded, at least.")
     run_chunk_rows: int = parameter(1 << 18, "rows", "Rows of a chunk of merged runs.")
     row_search_max: int = parameter(1 << 12, "rows", "Up to n wanted rows are searched one by one.")

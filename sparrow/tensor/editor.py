@@ -168,12 +168,12 @@ def append(
     base = handle.current.schema
 
     def batches() -> Iterator[Edit]:
-        return _batch_edits(base, view, blocks(), existing)
+        return _batch_edits(base, _in_base_order(base, view, blocks()), existing)
 
     if not isinstance(handle, storage.StoredHandle):
-        found = list(blocks())
+        found = [_to_base(base, view, block) for block in blocks()]
         if found:
-            commit(handle, _batch_edit(base, view, found, existing), level + 1)
+            commit(handle, _batch_edit(base, found, existing), level + 1)
         return
     before = handle.current
     first = list(itertools.islice(opened := batches(), 2))
@@ -235,9 +235,7 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> No
         return Growth(
             {axis: labels[keys[axis]] for axis in more},
             schema.shape,
-            lambda: count(
-                _batch_edits(schema, View.identity(schema.shape), engines.iter_sorted_blocks(found), existing)
-            ),
+            lambda: count(_batch_edits(schema, engines.iter_sorted_blocks(found), existing)),
             {axis: old.shape[axis] for axis in more},
         )
 
@@ -262,28 +260,56 @@ def check_append_schema(other: Schema, target: Schema, more: Mapping[int, int]) 
         raise InvalidValueError(f"append: fill value must be {target.fill_value}, got {other.fill_value}; see refill()")
 
 
-def _batch_edits(base: Schema, view: View, blocks: Iterator[Block], existing: Duplicates) -> Iterator[Edit]:
+def _in_base_order(base: Schema, view: View, blocks: Iterator[Block]) -> Iterator[Block]:
+    """Return blocks of a view in the order of the base.
+
+    They are sorted on disk if they are more than one batch.
+    """
+    moved = (_to_base(base, view, block) for block in blocks)
+    if view.preserves_order(range(base.ndim)):
+        return moved
+    held: list[Block] = []
+    left = _batch_rows(base)
+    for block in moved:
+        held.append(block)
+        left -= block.count
+        if left < 0:
+            from sparrow.sorting import Rows, sorter
+
+            rows = (Rows(each.coords, each.values) for each in itertools.chain(held, moved))
+            return sorter.sorted_blocks(rows, base)
+    return iter(held)
+
+
+def _to_base(base: Schema, view: View, block: Block) -> Block:
+    coords = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
+    return Block(coords, cast_appended(block.values, base.dtype))
+
+
+def _batch_rows(base: Schema) -> int:
+    return max(memory.share(tuning().append_memory_parts) // base.element_bytes(wide=True), 1)
+
+
+def _batch_edits(base: Schema, blocks: Iterator[Block], existing: Duplicates) -> Iterator[Edit]:
     """Yield edits of batches that fit in memory."""
-    max_rows = max(memory.share(tuning().append_memory_parts) // base.element_bytes(wide=True), 1)
+    max_rows = _batch_rows(base)
     batch: list[Block] = []
     rows = 0
     for block in blocks:
         for start in range(0, block.count, max_rows):
             part = block.take(slice(start, start + max_rows))
             if rows and rows + part.count > max_rows:
-                yield _batch_edit(base, view, batch, existing)
+                yield _batch_edit(base, batch, existing)
                 batch, rows = [], 0
             batch.append(part)
             rows += part.count
     if rows:
-        yield _batch_edit(base, view, batch, existing)
+        yield _batch_edit(base, batch, existing)
 
 
-def _batch_edit(base: Schema, view: View, blocks: list[Block], existing: Duplicates) -> Edit:
-    block = concat_blocks(blocks, view.ndim, base.dtype)
-    coords = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
-    values = cast_appended(block.values, base.dtype)
-    return Edit("append", upsert=canonicalize(Block(coords, values), base.shape, base.fill_value), existing=existing)
+def _batch_edit(base: Schema, blocks: list[Block], existing: Duplicates) -> Edit:
+    block = concat_blocks(blocks, base.ndim, base.dtype)
+    return Edit("append", upsert=canonicalize(block, base.shape, base.fill_value), existing=existing)
 
 
 def resize_edit(base: Schema, labelled: Callable[[int], bool], shape: Any) -> Edit:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -237,14 +237,14 @@ def test_restore_of_narrow_coordinates(tmp_path: Path) -> None:
     assert handle.current.schema.shape == (5, 2**40)
 
 
-def pieces(cells: list[list[tuple[int, int]]]) -> list[Edit]:
-    return [Edit("append", upsert=entries(part, np.ones(len(part))), existing="sum") for part in cells]
+def pieces(cells: list[list[tuple[int, int]]], existing: Any = "sum") -> list[Edit]:
+    return [Edit("append", upsert=entries(part, np.ones(len(part))), existing=existing) for part in cells]
 
 
 def test_append_edits_make_one_commit(tmp_path: Path) -> None:
     handle = make_fragmented(tmp_path / "t", order=True)
     before, files = read_all(handle.current), names(tmp_path / "t")
-    parts = [[(i, j) for j in range(0, 50, 3)] for i in (*range(0, 60, 2), *range(1, 60, 2))]
+    parts = [[(i, j) for j in range(0, 50, 3)] for i in range(60)]
     everything = Box.from_shape((60, 50))
     handle.append(lambda: iter(pieces(parts)), everything)
     assert handle.current.version == 1
@@ -262,17 +262,12 @@ def test_append_edits_make_one_commit(tmp_path: Path) -> None:
 
 def test_append_edits_fail_together(tmp_path: Path) -> None:
     handle = make_fragmented(tmp_path / "t")
-    files, cell = names(tmp_path / "t"), tuple(int(c[-1]) for c in read_all(handle.current).coords)
-
-    def edits(last: Edit) -> Callable[[], Iterator[Edit]]:
-        return lambda: iter([*pieces([[(0, 1)], [(0, 2)]]), last])
-
-    for last, error in [
-        (Edit("append", upsert=entries([cell], [1]), existing="error"), errors.DuplicateError),
-        (Edit("append", upsert=entries([(60, 0)], [1])), errors.ShapeError),
-    ]:
-        with pytest.raises(error):
-            handle.append(edits(last), Box.from_shape((60, 50)))
+    files, known = names(tmp_path / "t"), [*zip(*(c.tolist() for c in read_all(handle.current).coords), strict=True)]
+    new = [(0, j) for j in range(50) if (0, j) not in known]
+    for last, error in [(known[-1], errors.DuplicateError), ((60, 0), errors.ShapeError)]:
+        edits = pieces([new[:1], new[1:], [last]], "error")
+        with pytest.raises(error, match=str(last[0])):
+            handle.append(partial(iter, edits), Box.from_shape((60, 50)))
         assert names(tmp_path / "t") == files
         assert handle.current.version == 0
 

@@ -116,7 +116,9 @@ class DecodedRuns:
             return self._blocks.get(ref)
 
 
-def plan_chunks(parts: Sequence[Part], rows: int | None = None, box: Box | None = None) -> list[Chunk]:
+def plan_chunks(
+    parts: Sequence[Part], rows: int | None = None, box: Box | None = None, starts: Iterable[Key] = ()
+) -> list[Chunk]:
     """Return chunks that cover the elements of all parts, in order.
 
     Parameters
@@ -127,33 +129,36 @@ def plan_chunks(parts: Sequence[Part], rows: int | None = None, box: Box | None 
         Elements of runs in a chunk; the tuning parameter ``run_chunk_rows`` by default.
     box
         Elements outside need not be covered.
+    starts
+        Further keys at which chunks begin.
     """
     rows = tuning().run_chunk_rows if rows is None else rows
     first_key = end_key = box_key = None
     if box is not None and box.ranges and parts:
         first_key, end_key = (box.ranges[0][0],), (box.ranges[0][-1] + 1,)
         box_key = box.ranges, tuple((dim, wanted.tobytes()) for dim, wanted in box.members)
-    starts: list[Key] = []
+    cuts: list[Key] = []
     pending = 0
-    for start, run, count in sorted((part.start, part.run, part.rows) for part in parts):
-        if not run or not starts or pending + count > rows:
-            if not starts or starts[-1] != start:
-                starts.append(start)
+    marks = [(part.start, part.run, part.rows) for part in parts] + [(start, False, 0) for start in starts]
+    for start, run, count in sorted(marks):
+        if not run or not cuts or pending + count > rows:
+            if not cuts or cuts[-1] != start:
+                cuts.append(start)
             pending = count if run else 0
         else:
             pending += count
-    found: list[list[tuple[Part, int]]] = [[] for _ in starts]
+    found: list[list[tuple[Part, int]]] = [[] for _ in cuts]
     for part in parts:
-        first = max(bisect_right(starts, part.low) - 1, 0)
-        last = bisect_right(starts, part.high)
+        first = max(bisect_right(cuts, part.low) - 1, 0)
+        last = bisect_right(cuts, part.high)
         for at in range(first, last):
             found[at].append((part, max(part.rows // (last - first), 1)))
     out: list[Chunk] = []
     for at, shares in enumerate(found):
         if not shares:
             continue
-        following = starts[at + 1] if at + 1 < len(starts) else None
-        bounds = _narrower(starts[at] if at else None, first_key, max), _narrower(following, end_key, min)
+        following = cuts[at + 1] if at + 1 < len(cuts) else None
+        bounds = _narrower(cuts[at] if at else None, first_key, max), _narrower(following, end_key, min)
         low, high = (
             [side(ends) for ends in zip(*(getattr(part, name) for part, _ in shares), strict=True)]
             for side, name in ((min, "low"), (max, "high"))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,33 +15,42 @@ from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import NotFoundError, ShapeError
 from sparrow.kernels.coo import Block
-from sparrow.relations.edits import Edit, Growth, apply_edit, merge_labels
+from sparrow.relations.edits import Edit, apply_edit
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.delta.append_runs import Part, isin_block, plan_chunks, search_key
 from sparrow.storage.delta.file_table import FileTable, file_tables
-from sparrow.storage.delta.labels import WrittenLabels, append_labels, is_partial, write_labels
+from sparrow.storage.delta.labels import WrittenLabels, is_partial, write_labels
 from sparrow.storage.delta.log import ActiveFiles
+from sparrow.storage.delta.merge_plan import plan_merge, rewrite_pieces, write_blocks
 from sparrow.storage.delta.rewrite_plan import (
     Piece,
     Rewrite,
     WriteSet,
-    bytes_per_element,
     count_rows_met,
     delete_files,
     duplicate_error,
     plan_rewrites,
-    prepare,
     write_rewrites,
 )
 from sparrow.storage.delta.snapshot import Snapshot
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import METADATA_KEY, Profile, Sizes, arrow_schema
-from sparrow.storage.parquet.writer import DataFile, TensorWriter
+from sparrow.storage.parquet.writer import DataFile
 from sparrow.storage.tuning import tuning
 
-__all__ = ["CommitPlan", "plan_appends", "plan_compaction", "plan_edit", "plan_growth", "plan_restore"]
+__all__ = [
+    "CommitPlan",
+    "all_files",
+    "files_at",
+    "plan_compaction",
+    "plan_edit",
+    "plan_restore",
+    "rows_between",
+    "runs_to_merge",
+    "schema_with_metadata",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +154,11 @@ def _plan_append(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) ->
         in_run[:] = in_order[:] = False
     changing = replace(edit, upsert=upsert.take(in_run & ~in_order)) if in_run.any() else None
     meeting = [changing is not None and bool(found.any()) for found in in_runs]
-    replaced, rows = _runs_to_merge(snapshot, new.count, meeting, bound)
+    replaced, rows = runs_to_merge(snapshot, new.count, meeting, bound)
     if (
         len(replaced) == len(snapshot.runs)
         and new.count
-        and _rows_between(snapshot, new) <= tuning().fold_factor * rows
+        and rows_between(snapshot, *new.coords[0][[0, -1]].tolist()) <= tuning().fold_factor * rows
     ):
         if changing is None and not in_order.any():
             return replace(fold_runs(snapshot, sizes, new), shape=edit.shape)
@@ -187,7 +194,7 @@ def _find_existing(snapshot: Snapshot, table: FileTable, wanted: Block) -> NDArr
     return out
 
 
-def _runs_to_merge(
+def runs_to_merge(
     snapshot: Snapshot, rows: int, meeting: Sequence[bool], bound: int
 ) -> tuple[tuple[FileTable, ...], int]:
     """Return the runs merged with new elements, and the resulting size.
@@ -214,8 +221,20 @@ def _write_run(
     everything = Box.from_shape(snapshot.schema.shape)
     parts = [part for table in replaced for part in snapshot.iter_parts(table, everything)]
     chunks = plan_chunks([*parts, _memory_part(new)] if new.count else parts, sizes.group_rows)
-    added = _write_chunks(snapshot, chunks, rows, sizes, run=True, changing=changing)
-    return CommitPlan(added, _all_files(replaced))
+
+    def read(chunk: Chunk) -> Block:
+        block = snapshot.read(chunk)
+        if changing is None or changing.upsert is None:
+            return block
+        bounds, more = chunk.ref, changing.upsert
+        start = 0 if bounds.start is None else search_key(more, bounds.start)
+        stop = more.count if bounds.stop is None else search_key(more, bounds.stop)
+        shape = changing.shape or snapshot.schema.shape
+        share = Edit(changing.operation, upsert=more.take(slice(start, stop)), existing=changing.existing)
+        return apply_edit(block, share, replace(snapshot.schema, shape=shape)) if start < stop else block
+
+    blocks = ordered_map(read, chunks, settings.current().threads if len(chunks) > 1 else 1)
+    return CommitPlan(write_blocks(snapshot, blocks, rows, sizes, run=True), all_files(replaced))
 
 
 def _memory_part(block: Block) -> Part:
@@ -223,12 +242,15 @@ def _memory_part(block: Block) -> Part:
     return Part(low, high, block.count, True, block)
 
 
-def _rows_between(snapshot: Snapshot, upsert: Block) -> int:
-    """Return the number of base elements that a fold of new elements reads."""
-    base, leading = snapshot.base, upsert.coords[0]
-    lows = [int(leading[0]), *(int(run.low[:, 0].min()) for run in snapshot.runs)]
-    highs = [int(leading[-1]), *(int(run.high[:, 0].max()) for run in snapshot.runs)]
-    return int(base.rows[(base.high[:, 0] >= min(lows)) & (base.low[:, 0] <= max(highs))].sum())
+def rows_between(snapshot: Snapshot, first: int, last: int) -> int:
+    """Return the number of base elements that a fold of new elements reads.
+
+    ``first`` and ``last`` are the leading coordinates between which these lie.
+    """
+    base = snapshot.base
+    low = min([first, *(int(run.low[:, 0].min()) for run in snapshot.runs)])
+    high = max([last, *(int(run.high[:, 0].max()) for run in snapshot.runs)])
+    return int(base.rows[(base.high[:, 0] >= low) & (base.low[:, 0] <= high)].sum())
 
 
 def fold_runs(snapshot: Snapshot, sizes: Sizes, more: Block | None = None) -> CommitPlan:
@@ -238,69 +260,11 @@ def fold_runs(snapshot: Snapshot, sizes: Sizes, more: Block | None = None) -> Co
     """
     if not snapshot.runs and more is None:
         return CommitPlan()
-    base = snapshot.base
-    everything = Box.from_shape(snapshot.schema.shape)
-    parts = [part for table in snapshot.tables for part in snapshot.iter_parts(table, everything)]
-    chunks = plan_chunks(parts if more is None else [*parts, _memory_part(more)], sizes.group_rows)
-    needs = [{part.ref[0] for part in chunk.ref.parts if not part.run} for chunk in chunks]
-    touched = {path for chunk, files in zip(chunks, needs, strict=True) for path in files if _has_runs(chunk)}
-    while grown := {path for files in needs if files & touched for path in files} - touched:
-        touched |= grown
-    runs: list[list[Chunk]] = [[]]
-    for chunk, files in zip(chunks, needs, strict=True):
-        if _has_runs(chunk) or files & touched:
-            runs[-1].append(chunk)
-        elif runs[-1]:
-            runs.append([])
-    added: list[DataFile] = []
-    try:
-        for run in filter(None, runs):
-            added += _write_chunks(snapshot, run, sum(chunk.rows for chunk in run), sizes)
-    except BaseException:
-        delete_files(snapshot.path, added)
-        raise
-    places = [at for at in range(len(base)) if base.path(at) in touched]
-    return CommitPlan(added, _files_at(snapshot, places) + _all_files(snapshot.runs))
-
-
-def _has_runs(chunk: Chunk) -> bool:
-    return any(part.run for part in chunk.ref.parts)
-
-
-def _write_chunks(
-    snapshot: Snapshot,
-    chunks: list[Chunk],
-    rows: int,
-    sizes: Sizes,
-    run: bool = False,
-    changing: Edit | None = None,
-) -> list[DataFile]:
-    """Write the elements of chunks, after the changes of an edit, to new files."""
-    schema = snapshot.schema
-
-    def read(chunk: Chunk) -> Block:
-        block = snapshot.read(chunk)
-        if changing is None or changing.upsert is None:
-            return block
-        bounds, more = chunk.ref, changing.upsert
-        start = 0 if bounds.start is None else search_key(more, bounds.start)
-        stop = more.count if bounds.stop is None else search_key(more, bounds.stop)
-        shape = changing.shape or schema.shape
-        share = Edit(changing.operation, upsert=more.take(slice(start, stop)), existing=changing.existing)
-        return apply_edit(block, share, replace(schema, shape=shape)) if start < stop else block
-
-    with TensorWriter(
-        snapshot.path,
-        schema.dims,
-        schema.dtype,
-        profile=snapshot.metadata.profile,
-        coordinate_dtypes=snapshot.base.coordinate_dtypes,
-        sizes=sizes.for_total(rows * bytes_per_element(snapshot), rows),
-        run=run,
-    ) as writer:
-        for block in ordered_map(read, chunks, settings.current().threads if len(chunks) > 1 else 1):
-            writer.write(block)
-        return writer.finish()
+    beside = snapshot.run_parts() + ([] if more is None else [_memory_part(more)])
+    pieces = plan_merge(snapshot, beside, sizes)
+    changes = [any(part.run for part in piece.chunk.ref.parts) for piece in pieces]
+    added, places = rewrite_pieces(snapshot, pieces, changes, snapshot.read, sizes)
+    return CommitPlan(added, files_at(snapshot, places) + all_files(snapshot.runs))
 
 
 def _chain(snapshot: Snapshot, first: CommitPlan, then: Callable[[Snapshot], CommitPlan]) -> CommitPlan:
@@ -350,67 +314,8 @@ def _rewrite_files(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> CommitPlan:
         raise
     columns = None
     if widening and (added or places):
-        columns = _schema_with_metadata(snapshot, shape, dtypes, snapshot.metadata.profile)
-    return CommitPlan(added, _files_at(snapshot, places), columns, edit.shape)
-
-
-def plan_appends(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> CommitPlan:
-    """Write the files of prepared edits, with one edit in memory at a time."""
-    remaining = iter(edits)
-    first = list(itertools.islice(remaining, 2))
-    if len(first) < 2:
-        return replace(plan_edit(snapshot, first[0], sizes), shape=None) if first else CommitPlan()
-    work = fold_runs(snapshot, sizes)
-    try:
-        for edit in itertools.chain(first, remaining):
-            work = replace(_chain(snapshot, work, partial(_rewrite_files, edit=edit, sizes=sizes)), shape=None)
-    except BaseException:
-        work.undo(snapshot.path)
-        raise
-    return work
-
-
-def plan_growth(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> CommitPlan:
-    """Write labels and files of an append that makes dimensions longer."""
-    target = WrittenLabels(snapshot.path)
-    try:
-        return replace(_plan_growth(snapshot, growth, sizes, target), written_labels=target)
-    except BaseException:
-        target.undo()
-        raise
-
-
-def _plan_growth(snapshot: Snapshot, growth: Growth, sizes: Sizes, target: WrittenLabels) -> CommitPlan:
-    schema = replace(snapshot.schema, shape=growth.shape)
-    new_labels: dict[int, pa.Array] = {}
-    more: dict[int, str] = {}
-    written: dict[int, str] = {}  # by identity: dimensions may share an array
-    for dim, names in growth.labels.items():
-        stored = snapshot.vocabulary(dim) if dim in growth.n_unchanged else None
-        if names is not None and stored is not None and len(stored.array) == growth.n_unchanged[dim]:
-            more[dim] = written.get(id(names)) or append_labels(target, names, stored)
-            written[id(names)] = more[dim]
-        elif names is not None:
-            new_labels[dim] = names
-    files = dict.fromkeys(growth.labels) | write_labels(target, schema, new_labels) | more
-    labels = merge_labels(snapshot.metadata.labels, files)
-    low: list[int] = []
-    high: list[int] = []
-
-    def edits() -> Iterator[Edit]:
-        for edit in growth.edits():
-            found = prepare(replace(edit, shape=growth.shape), snapshot.schema)
-            if found.upsert is None:
-                continue
-            tops, bottoms = ([int(f(column)) for column in found.upsert.coords] for f in (np.max, np.min))
-            low[:] = list(map(min, low, bottoms)) if low else bottoms
-            high[:] = list(map(max, high, tops)) if high else tops
-            yield found
-
-    work = plan_appends(snapshot, edits(), sizes)
-    box = Box(tuple(range(a, b + 1) for a, b in zip(low, high, strict=True)))
-    shape = growth.shape if growth.shape != snapshot.schema.shape else None
-    return replace(work, shape=shape, labels=labels, write_set=WriteSet((), (box,) if low else ()))
+        columns = schema_with_metadata(snapshot, shape, dtypes, snapshot.metadata.profile)
+    return CommitPlan(added, files_at(snapshot, places), columns, edit.shape)
 
 
 def _preview(snapshot: Snapshot, work: CommitPlan) -> Snapshot:
@@ -448,7 +353,7 @@ def plan_restore(snapshot: Snapshot, old: Snapshot) -> CommitPlan:
     columns, profile = None, old.metadata.profile
     rewidened = (incoming or leaving.paths) and old.base.coordinate_dtypes != snapshot.base.coordinate_dtypes
     if rewidened or profile != snapshot.metadata.profile:
-        columns = _schema_with_metadata(snapshot, old.schema.shape, old.base.coordinate_dtypes, profile)
+        columns = schema_with_metadata(snapshot, old.schema.shape, old.base.coordinate_dtypes, profile)
     added = [_to_data_file(table, at) for table, at in incoming]
     labels = None if old.metadata.labels == snapshot.metadata.labels else old.metadata.labels
     parts = () if labels is None else old.label_files(strict=False)
@@ -482,7 +387,7 @@ def _merge_small_files(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> Co
     added = write_rewrites(snapshot, Edit("compact"), runs, sizes, table.coordinate_dtypes, snapshot.schema, wanted)
     columns = None
     if everything:
-        columns = _schema_with_metadata(snapshot, snapshot.schema.shape, table.coordinate_dtypes, wanted)
+        columns = schema_with_metadata(snapshot, snapshot.schema.shape, table.coordinate_dtypes, wanted)
     target = WrittenLabels(snapshot.path)
     try:
         labels = _merge_label_files(snapshot, target)
@@ -490,7 +395,7 @@ def _merge_small_files(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> Co
         delete_files(snapshot.path, added)
         target.undo()
         raise
-    removed = _files_at(snapshot, [at for run in runs for at in run.places])
+    removed = files_at(snapshot, [at for run in runs for at in run.places])
     return CommitPlan(added, removed, columns, labels=labels, written_labels=target)
 
 
@@ -510,7 +415,7 @@ def _merge_label_files(snapshot: Snapshot, target: WrittenLabels) -> dict[int, s
     return {**snapshot.metadata.labels, **write_labels(target, snapshot.schema, several)}
 
 
-def _schema_with_metadata(
+def schema_with_metadata(
     snapshot: Snapshot, shape: tuple[int, ...], dtypes: Iterable[np.dtype[np.generic]], profile: Profile
 ) -> pa.Schema:
     """Return the columns of the files with updated metadata."""
@@ -520,11 +425,13 @@ def _schema_with_metadata(
     return arrow_schema(old.dims, old.dtype, list(dtypes), {METADATA_KEY: metadata.to_json()})
 
 
-def _files_at(snapshot: Snapshot, places: Iterable[int]) -> list[tuple[str, int]]:
+def files_at(snapshot: Snapshot, places: Iterable[int]) -> list[tuple[str, int]]:
+    """Return names and sizes of some base files."""
     return [(snapshot.base.names[at], int(snapshot.base.nbytes[at])) for at in places]
 
 
-def _all_files(tables: Iterable[FileTable]) -> list[tuple[str, int]]:
+def all_files(tables: Iterable[FileTable]) -> list[tuple[str, int]]:
+    """Return names and sizes of all files of some tables."""
     return [(name, nbytes) for table in tables for name, nbytes in zip(table.names, table.nbytes.tolist(), strict=True)]
 
 

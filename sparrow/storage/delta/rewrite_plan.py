@@ -41,6 +41,8 @@ __all__ = [
     "count_rows_met",
     "delete_files",
     "duplicate_error",
+    "files_to_merge",
+    "is_equal",
     "plan_rewrites",
     "prepare",
     "write_rewrites",
@@ -278,7 +280,7 @@ def plan_rewrites(
         if any(changing[m] for m in (k - 1, k + 1) if 0 <= m < len(pieces)):
             continue
         for step in (-1, 1):
-            merged = _files_to_merge(table, sizes, added, (m // 2 for m in _unchanged_files(changing, k, step)))
+            merged = files_to_merge(table, sizes, added, (m // 2 for m in _unchanged_files(changing, k, step)))
             for at in merged:
                 changing[2 * at + 1] = True
             if merged:
@@ -304,7 +306,7 @@ def _unchanged_files(changing: Sequence[bool], gap: int, step: int) -> Iterator[
         at += 2 * step
 
 
-def _files_to_merge(table: FileTable, sizes: Sizes, added: int, neighbors: Iterable[int]) -> list[int]:
+def files_to_merge(table: FileTable, sizes: Sizes, added: int, neighbors: Iterable[int]) -> list[int]:
     """Return the files to rewrite with new elements beside them.
 
     A file is merged if it is small and has no more elements than it is written with. So appends at one end write every
@@ -352,12 +354,13 @@ def _changes_file(snapshot: Snapshot, edit: Edit, piece: Piece, schema: Schema) 
         if start == stop and not near:
             continue
         old = _read(snapshot, at, group)
-        if not _is_equal(old, _apply_share(old, edit, near, start, stop, schema)):
+        if not is_equal(old, _apply_share(old, edit, near, start, stop, schema)):
             return True
     return False
 
 
-def _is_equal(a: Block, b: Block) -> bool:
+def is_equal(a: Block, b: Block) -> bool:
+    """Return whether two blocks hold the same elements, to the bit."""
     if a is b:
         return True
     if a.count != b.count or not all(map(np.array_equal, a.coords, b.coords)):

@@ -464,10 +464,22 @@ class Snapshot:
         places = self._select_files(table, box)
         table.prefetch_footers(places)
         for at in places:
-            found = table.footer(at)
-            for group in select_row_groups(found, box):
-                low, high = tuple(found.low[group].tolist()), tuple(found.high[group].tolist())
-                yield Part(low, high, int(found.rows[group]), table is not self.base, (table.path(at), group))
+            yield from self._parts(table, at, select_row_groups(table.footer(at), box))
+
+    def run_parts(self) -> list[Part]:
+        """Return all row groups of the append runs."""
+        return [part for table in self.tables[1:] for part in self.iter_parts(table, Box.from_shape(self.schema.shape))]
+
+    def base_parts(self, places: Iterable[int]) -> list[Part]:
+        """Return all row groups of some base files."""
+        self.base.prefetch_footers(places)
+        return [part for at in places for part in self._parts(self.base, at, range(len(self.base.footer(at).rows)))]
+
+    def _parts(self, table: FileTable, at: int, groups: Iterable[int]) -> Iterator[Part]:
+        found = table.footer(at)
+        for group in groups:
+            low, high = tuple(found.low[group].tolist()), tuple(found.high[group].tolist())
+            yield Part(low, high, int(found.rows[group]), table is not self.base, (table.path(at), group))
 
     def read_part(self, part: Part) -> Block:
         """Return the elements of a part; read-only."""
