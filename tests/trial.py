@@ -27,7 +27,7 @@ import sparrow as sp
 from sparrow import errors, storage
 from tests.faults import interrupted, test_damage, test_leftovers, test_storage_kill, test_storage_race
 from tests.faults.dying import FullDisk
-from tests.faults.writers import SCHEMA, SIZES, edit, read_all, start
+from tests.faults.writers import SCHEMA, SIZES, commit, edit, read_all, start
 from tests.interop.damaged import SOURCES
 from tests.models import test_checkpoint_damage
 
@@ -101,7 +101,7 @@ def faults(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
             continue
         name = draw.choice(["edit", *test_leftovers.WRITES])
         before = read_all(handle.current)
-        writes = {"edit": lambda one: one.commit(edit(seed + number)), **test_leftovers.WRITES}  # noqa: B023
+        writes = {"edit": lambda one: commit(one, edit(seed + number)), **test_leftovers.WRITES}  # noqa: B023
         error = test_leftovers.run_interrupted(FullDisk(steps), lambda: writes[name](handle))  # noqa: B023
         handle = storage.open(folder / "t", sizes=SIZES)
         lost = handle.current.version == version and not test_storage_kill.same(read_all(handle.current), before)

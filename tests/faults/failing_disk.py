@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import sparrow as sp
+import sparrow.testing
 
 WRITES, READS = 0, 1
 FOREVER = 1 << 40
@@ -75,6 +76,12 @@ def edit(folder: Path) -> None:
         edits[4, 4] = 5.0
 
 
+def append_in_batches(folder: Path) -> None:
+    """Append elements of which few fit in memory."""
+    with sparrow.testing.strategy("append_in_batches"):
+        sp.open(folder / "t").append(sp.random((60, 40), nnz=40, seed=3), duplicates="sum")
+
+
 def export(folder: Path, name: str) -> None:
     """Export a tensor to a file."""
     sp.export(sp.open(folder / "t"), folder / name)
@@ -83,6 +90,7 @@ def export(folder: Path, name: str) -> None:
 CASES: dict[str, dict[str, Callable[[Path], Any]]] = {
     "commits": {
         "append": lambda f: sp.open(f / "l").append(f / "new.csv"),
+        "large append": append_in_batches,
         "edit": edit,
         "resize": lambda f: sp.open(f / "t").resize((100, 100)),
         "compact": lambda f: sp.open(f / "o").compact("small"),

@@ -48,6 +48,8 @@ def _edit(folder: Path, draw: random.Random) -> None:
         edit[:, 3] = 0
         edit[row, 4] = 7
     A[row] *= 2
+    with sparrow.testing.strategy("append_in_batches"):
+        A.append(sp.random(A.shape, nnz=60, seed=row), duplicates="sum")
 
 
 def _maintain(folder: Path, draw: random.Random) -> None:

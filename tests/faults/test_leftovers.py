@@ -18,7 +18,7 @@ from sparrow.kernels.coo import Block
 from sparrow.relations.edits import Edit
 from tests.faults.dying import Events, FullDisk, Killed, die
 from tests.faults.test_storage_kill import orphans, same
-from tests.faults.writers import SCHEMA, SIZES, edit, read_all, start
+from tests.faults.writers import SCHEMA, SIZES, commit, edit, read_all, start
 from tests.storage.helpers import end_all_processes
 
 EXPORTS: dict[str, Callable[[Any, Path], Any]] = {
@@ -85,8 +85,15 @@ def _append(handle: storage.StoredHandle) -> None:
     handle.commit(Edit("append", upsert=Block(cells, np.array([7, 8])), existing="last"))
 
 
+def _append_several(handle: storage.StoredHandle) -> None:
+    cells = (np.arange(1, 80, 2), np.arange(1, 80, 2) % 40)
+    value = int(read_all(handle.current).values.max()) + 1
+    commit(handle, Edit("append", upsert=Block(cells, np.full(40, value)), existing="max"))
+
+
 WRITES: dict[str, Callable[[storage.StoredHandle], object]] = {
     "commit": _append,
+    "append of several edits": _append_several,
     "compact": lambda handle: storage.open(handle.path).compact(),
     "order": lambda handle: storage.open(handle.path).add_order((1, 0)),
     "order again": lambda handle: storage.open(handle.path).add_order((1, 0)),
@@ -99,7 +106,7 @@ def test_write_to_full_disk(tmp_path: Path, work: str) -> None:
     if work == "order again":
         handle.add_order((1, 0))
     for version in range(1, 6):
-        handle.commit(edit(version))
+        commit(handle, edit(version))
     if work != "order again":  # which would take the stale order with it
         handle.vacuum("0 seconds")
     before, stale = read_all(handle.current), orphans(handle)
@@ -129,7 +136,7 @@ def test_killed_vacuum_of_a_stale_order(tmp_path: Path) -> None:
     start_handle = storage.save(tmp_path / "start", SCHEMA, [start(0)], sizes=SIZES)
     start_handle.add_order((1, 0))
     for version in range(1, 4):
-        start_handle.commit(edit(version))
+        commit(start_handle, edit(version))
         if version < 3:  # its log has three entries, of which the second may be missing
             start_handle.add_order((1, 0))
     expected = read_all(start_handle.current)

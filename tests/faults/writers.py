@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -40,7 +41,19 @@ def edit(version: int) -> Edit:
     values = np.append(rng.integers(0, 50, 20), version + 1000)
     upsert = canonicalize(Block(coords, values), SCHEMA.shape, None, "last", keep_fill=True)
     row = int(rng.integers(0, 70))
+    if version % 3 == 1:  # several edits of one append
+        return Edit("append", upsert=upsert.take(upsert.values != 0))
     return Edit("edit", (Box((range(row, row + 3), range(0, 40, 2))),) if version % 3 == 0 else (), upsert)
+
+
+def commit(handle: storage.StoredHandle, change: Edit) -> storage.Snapshot:
+    """Commit an edit; an append as three, in one commit."""
+    block = change.upsert
+    if change.operation != "append" or block is None:
+        return handle.commit(change)
+    cuts = [0, block.count // 3, block.count // 2, block.count]
+    edits = [replace(change, upsert=block.take(slice(*ends))) for ends in itertools.pairwise(cuts)]
+    return handle.append(lambda: iter(edits), Box.from_shape(SCHEMA.shape))
 
 
 def read_all(snapshot: storage.Snapshot) -> Block:
@@ -70,7 +83,7 @@ def edit_forever(path: str, ready: Connection, event: int, stop: bool) -> None:
     announce(ready, event, stop)
     handle = storage.open(path, sizes=SIZES)
     while True:
-        version = handle.commit(edit(handle.current.version + 1)).version
+        version = commit(handle, edit(handle.current.version + 1)).version
         if version % 5 == 0:
             handle.add_order((1, 0))
 
