@@ -60,6 +60,7 @@ from sparrow.plan.nodes import (
     axis_labels,
     scans_of,
 )
+from sparrow.plan.origins import named_origin
 from sparrow.plan.reductions import Axis, Where, axis_by_name, make_reduce, normalize_axis
 from sparrow.plan.rewrites import (
     expand_contractions,
@@ -161,6 +162,7 @@ __all__ = [
     "match_values",
     "matrix_form",
     "multiply_arrays",
+    "named_origin",
     "nodes_below",
     "normalize_axis",
     "optimize_plan",

@@ -24,6 +24,7 @@ from sparrow.errors import LabelError
 from sparrow.kernels.coo import concat_blocks
 from sparrow.plan.labels import AxisLabels, Labels, concat_labels
 from sparrow.plan.nodes import Concat, Scan, axis_labels
+from sparrow.plan.origins import find_origin
 from sparrow.plan.tuning import tuning
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import settings
@@ -223,7 +224,7 @@ def align_mask(mask: Scan, result: Scan, operands: Sequence[Scan]) -> Scan:
     """
     given = mask
     mask = match_dims([result, given])[1]
-    if mask is not given and any(side.source.token == given.source.token for side in operands):
+    if mask is not given and find_origin(given)[0] in {find_origin(side)[0] for side in operands}:
         renamed = ", ".join(f"{a}={b!r}" for a, b in zip(given.schema.dims, result.schema.dims, strict=True))
         raise LabelError(
             f"the mask has dimensions {given.schema.dims}, which are matched by name and transpose it in a product of "
@@ -287,13 +288,20 @@ def _cast_to_target(labels: pa.Array, kind: pa.DataType, dim: str) -> pa.Array:
     return found
 
 
-def match_dims(scans: Sequence[Scan]) -> list[Scan]:
+def match_dims(scans: Sequence[Scan], check_functions: bool = True) -> list[Scan]:
     """Permute axes by name to the order of the scan with the most dimensions.
+
+    Parameters
+    ----------
+    scans
+        The scans.
+    check_functions
+        Raise also where the transpose is that of a function of the same tensor, such as ``A.T * 1``.
 
     Raises
     ------
     LabelError
-        If names agree in part, or a tensor meets its own transpose.
+        If names agree in part, or a tensor, or a function of it alone, meets its own transpose.
     """
     if len(scans) < 2 or all(scan.schema.dims == scans[0].schema.dims for scan in scans[1:]):
         return list(scans)
@@ -306,14 +314,18 @@ def match_dims(scans: Sequence[Scan]) -> list[Scan]:
             continue
         kept = tuple(k for k in order if k is not None)
         view = scan.view.permute(kept).then(tuple(None if k is None else slice(None) for k in order))
-        if any(other.source.token == scan.source.token and other.view == view for other in scans):
+        turned = scan.then(view)
+        others = [other for other in scans if other is not scan]
+        if any(other.source.token == scan.source.token and other.view == view for other in others) or (
+            check_functions and find_origin(turned) in map(find_origin, others)
+        ):
             raise LabelError(
                 f"a tensor of dimensions {lead.dims} and its transpose {scan.schema.dims} are matched by name, which "
                 "undoes the transpose: A.T.rename("
                 + ", ".join(f"{old}={new!r}" for old, new in zip(scan.schema.dims, lead.dims, strict=True))
                 + ") goes by position"
             )
-        out.append(scan.then(view))
+        out.append(turned)
     return out
 
 

@@ -161,11 +161,13 @@ def match_mask(mask: Scan, target: Scan, first: int = 0, what: str = "the mask")
     Raises
     ------
     LabelError
-        If names agree in part, the mask is the transpose of the target, or labels do not match.
+        If names agree in part, the mask is the transpose of the target, or of a function of it of the same shape, or
+        labels do not match.
     """
     ndim = mask.schema.ndim
     if ndim == target.schema.ndim > 1:
-        mask = match_dims([target, mask])[1]
+        is_ambiguous = mask.schema.shape == target.schema.shape  # other shapes do not go by position
+        mask = match_dims([target, mask], check_functions=is_ambiguous)[1]
     return match_scan(mask, axes_of(target, {axis: first + axis for axis in range(ndim)}), what, "mask")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +61,14 @@ class CSRRows:
 class CSRRelation(MemoryRelation):
     """Relation in memory with CSR layouts."""
 
-    def __init__(self, schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> None:
-        super().__init__(schema, block, labels)
+    def __init__(
+        self,
+        schema: Schema,
+        block: Block,
+        labels: dict[int, pa.Array] | None = None,
+        origin: tuple[Hashable, View] | None = None,
+    ) -> None:
+        super().__init__(schema, block, labels, origin)
         self._layouts: dict[int, CSRRows] = {}
         self._lock = threading.Lock()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Box
+from sparrow.core.indexing import Box, View
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex
 from sparrow.kernels.dispatch import prefer_numpy
@@ -105,13 +105,23 @@ class MemoryRelation:
         Canonical elements (see :func:`sparrow.kernels.coo.canonicalize`); not copied.
     labels
         Labels by dimension number.
+    origin
+        Token and view of the tensor of which the elements are a copy, or an element-wise function: alignment by name
+        finds a tensor that meets its own transpose by it.
     """
 
     version = None
     has_exact_counts = True
 
-    def __init__(self, schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        block: Block,
+        labels: dict[int, pa.Array] | None = None,
+        origin: tuple[Hashable, View] | None = None,
+    ) -> None:
         self.schema = schema
+        self.origin = origin
         self.block = _as_contiguous(block, schema)
         self.nnz = len(block.values)
         self.is_small = self.nnz <= tuning().chunk_elements

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from sparrow import engines
 from sparrow.engines import EngineName
+from sparrow.plan import named_origin
 from sparrow.relations.csr import CSRRelation
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.tensor.base import Base, read_labels
@@ -53,7 +54,7 @@ class ComputeMethods(Base):
         """
         scan = self.__sparrow_scan__()
         block = engines.evaluate(scan, engine)
-        return type(self)(MemoryHandle(MemoryRelation(scan.schema, block, read_labels(scan))))
+        return type(self)(MemoryHandle(MemoryRelation(scan.schema, block, read_labels(scan), named_origin(scan))))
 
     def persist(self) -> Self:
         """Evaluate into memory, laid out for repeated products; see :meth:`compute`.
@@ -79,7 +80,7 @@ class ComputeMethods(Base):
         (array([ 20., 403.]), array([21., 10., 28.]))
         """
         scan = self.__sparrow_scan__()
-        relation = CSRRelation(scan.schema, engines.evaluate(scan, own=False), read_labels(scan))
+        relation = CSRRelation(scan.schema, engines.evaluate(scan, own=False), read_labels(scan), named_origin(scan))
         if scan.schema.ndim == 2:
             relation.rows(0)
         return type(self)(MemoryHandle(relation))
@@ -119,7 +120,7 @@ def compute(*expressions: Any, engine: EngineName = "auto") -> tuple[Any, ...]:
     tensors = [tensor for tensor in expressions if isinstance(tensor, Base)]
     scans = [tensor.__sparrow_scan__() for tensor in tensors]
     done = iter(
-        type(tensor)(MemoryHandle(MemoryRelation(scan.schema, block, read_labels(scan))))
+        type(tensor)(MemoryHandle(MemoryRelation(scan.schema, block, read_labels(scan), named_origin(scan))))
         for tensor, scan, block in zip(tensors, scans, engines.evaluate_many(scans, engine), strict=True)
     )
     return tuple(next(done) if isinstance(each, Base) else each for each in expressions)
