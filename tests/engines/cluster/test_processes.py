@@ -165,14 +165,19 @@ def test_driver_killed_leaves_nothing_visible(matrix: Any, tmp_path: Path) -> No
         psutil.Process(int(worker)).wait(60)
 
 
-def test_large_arrays_are_mapped(matrix: Any, tmp_path: Path) -> None:
+def test_large_arrays_are_mapped(tmp_path: Path) -> None:
+    with sp.config(engine="stream"):  # of values that no other test has, since rows are kept after some products
+        A = sp.from_coords([np.arange(600) // 3, np.arange(600) % 7], np.arange(600) + 0.25, (200, 7)).save(
+            tmp_path / "A"
+        )
     x = np.arange(70.0).reshape(7, 10)  # above inline_bytes
-    with sp.config(scratch=tmp_path), sparrow.testing.observe("cluster.round") as rounds:
-        found = matrix @ x
+    (tmp_path / "scratch").mkdir()
+    with sp.config(scratch=tmp_path / "scratch"), sparrow.testing.observe("cluster.round") as rounds:
+        found = A @ x
     assert len(rounds) == 1
     with sp.config(engine="stream"):
-        assert found.tobytes() == (matrix @ x).tobytes()
-    assert os.listdir(tmp_path) == []
+        assert found.tobytes() == (A @ x).tobytes()
+    assert os.listdir(tmp_path / "scratch") == []
 
 
 @pytest.mark.parametrize(
