@@ -9,7 +9,6 @@ import math
 import os
 import struct
 import tokenize
-import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -39,6 +38,7 @@ from sparrow.interop.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, write_dense
 from sparrow.kernels.dispatch import is_jit_loaded
 from sparrow.runtime import memory
+from sparrow.runtime.caller import warn_caller
 from sparrow.runtime.dependencies import missing_dependency
 from sparrow.runtime.progress import format_quantity
 from sparrow.storage.fs.filesystem import atomic_write, get_filesystem
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Coordinates",
+    "check_dense",
+    "check_expansion",
     "cupy_array",
     "dense_array",
     "from_cupy",
@@ -116,19 +118,34 @@ def implicit_dense_array(schema: Schema, entries_of: Callable[[], Block]) -> NDA
     """
     check_dense(schema, "take a smaller view; to_scipy() is sparse")
     block = entries_of()
-    _warn_expansion(schema, block.count)
+    sparse = max(block.count, 1) * schema.element_bytes()
+    what = f"the dense array of shape {schema.shape} and type {schema.dtype}"
+    check_expansion(schema.size * schema.dtype.itemsize, sparse, what, _ALTERNATIVES)
     return dense_array(schema, block)
 
 
-def _warn_expansion(schema: Schema, count: int) -> None:
-    dense, sparse = schema.size * schema.dtype.itemsize, max(count, 1) * schema.element_bytes()
-    what = f"the dense array of shape {schema.shape} and type {schema.dtype}"
-    sizes = f"{format_quantity(dense, 'bytes')}, its stored elements {format_quantity(sparse, 'bytes')}"
+def check_expansion(dense: int, sparse: int, what: str, remedy: str) -> None:
+    """Warn of bytes that far exceed those of the stored elements, or raise.
+
+    Parameters
+    ----------
+    dense, sparse
+        Bytes of all elements, and of the stored ones.
+    what, remedy
+        Name of the array, and the way out, for the message.
+
+    Raises
+    ------
+    TooLargeError
+        If they exceed 1 GB and 100 times the stored ones; the warning comes from 100 MB and 10 times on.
+    """
     limits = tuning()
+    if dense <= limits.silent_dense_bytes or dense <= limits.warn_expansion * sparse:
+        return
+    sizes = f"{format_quantity(dense, 'bytes')}, its stored elements {format_quantity(sparse, 'bytes')}"
     if dense > limits.max_dense_bytes and dense > limits.max_expansion * sparse:
-        raise TooLargeError(f"{what} would take {sizes}, too much for an implicit conversion: {_ALTERNATIVES}")
-    if dense > limits.silent_dense_bytes and dense > limits.warn_expansion * sparse:
-        warnings.warn(f"{what} takes {sizes}: {_ALTERNATIVES}", PerformanceWarning, stacklevel=4)
+        raise TooLargeError(f"{what} would take {sizes}, too much for an implicit conversion: {remedy}")
+    warn_caller(f"{what} takes {sizes}: {remedy}", PerformanceWarning)
 
 
 def row_pointers(block: Block, height: int) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.interop.conversion import dense_of_sparse, from_object, is_foreign_sparse
+from sparrow.interop.interchange import check_dense, check_expansion, dense_array
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Scan, align_elements, fit_to_target
 from sparrow.relations.edits import Edit
@@ -46,10 +47,11 @@ def assignment_edit(base: Schema, view: View, value: Any) -> Edit:
     InvalidValueError
         If it is a Python number that the dtype cannot hold.
     TooLargeError
-        If the elements would exceed the memory limit.
+        If the elements would exceed the memory limit, or a sparse value of another fill would make too many of them
+        (:func:`sparrow.interop.interchange.check_expansion`).
     """
     clear: tuple[Box, ...] = (view.box(),) if view.size else ()
-    shape, given = _stored_elements(base, value) or _elements_of_array(base, value)
+    shape, given, value = _read_value(base, view, value)
     if not view.points:
         block = _broadcast_block(base, shape, given, view.shape)
     elif not view.size or _is_listed(shape, given, view):
@@ -59,13 +61,6 @@ def assignment_edit(base: Schema, view: View, value: Any) -> Edit:
     coords = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
     upsert = canonicalize(Block(coords, block.values), base.shape, base.fill_value, "last", keep_fill=True)
     return Edit("write", clear=clear, upsert=upsert)
-
-
-def _elements_of_array(base: Schema, value: Any) -> tuple[tuple[int, ...], Block]:
-    """Return the shape of a dense value, and its elements that are not the fill."""
-    cast = _cast(base, value)
-    stored = ~is_fill(cast, base.fill_value)
-    return cast.shape, Block(stored.nonzero() if cast.ndim else (), cast[stored])
 
 
 def _is_listed(shape: tuple[int, ...], block: Block, view: View) -> bool:
@@ -185,10 +180,10 @@ def _check_coords(ndim: int, coords: Any) -> list[NDArray[Any]]:
     return [column.astype(np.int64) if column.dtype.kind != "u" else column for column in columns]
 
 
-def _stored_elements(base: Schema, value: Any) -> tuple[tuple[int, ...], Block] | None:
-    """Return shape and stored elements of a sparse value, None for others.
+def _read_value(base: Schema, view: View, value: Any) -> tuple[tuple[int, ...], Block, Any]:
+    """Return the shape of a value, its elements other than the fill, and itself.
 
-    Also None if its fill value is not that of the base.
+    A sparse value of another fill is an array from then on.
     """
     if hasattr(value, "__sparrow_scan__"):
         scan = value.__sparrow_scan__()
@@ -197,15 +192,37 @@ def _stored_elements(base: Schema, value: Any) -> tuple[tuple[int, ...], Block] 
         scan = None
         schema, block, _ = from_object(value)
     else:
-        return None
+        return _elements_of_array(base, value)
     check_kind(schema.dtype, base.dtype)
     with np.errstate(all="ignore"):
         fill = np.asarray(schema.fill_value).astype(base.dtype)
     if not is_fill(fill.reshape(1), base.fill_value)[0]:
-        return None
+        found = engines.evaluate(scan, own=False) if block is None else block
+        _check_fill(base, view, schema, found.count)
+        check_dense(schema, "write fewer rows at a time")
+        return _elements_of_array(base, dense_array(schema, found))
     found = engines.evaluate(scan) if block is None else block
     with np.errstate(all="ignore"):
-        return schema.shape, Block(found.coords, found.values.astype(base.dtype))
+        return schema.shape, Block(found.coords, found.values.astype(base.dtype)), value
+
+
+def _elements_of_array(base: Schema, value: Any) -> tuple[tuple[int, ...], Block, Any]:
+    """Return the result of :func:`_read_value` for a dense value."""
+    cast = _cast(base, value)
+    stored = ~is_fill(cast, base.fill_value)
+    return cast.shape, Block(stored.nonzero() if cast.ndim else (), cast[stored]), value
+
+
+def _check_fill(base: Schema, view: View, schema: Schema, count: int) -> None:
+    """Warn, or raise, where a value of another fill would store far more."""
+    fill, nbytes = base.fill_value, view.size * base.element_bytes()
+    what = f"a value of fill {schema.fill_value}, written to a tensor of fill {fill} as {view.size:,} elements,"
+    remedy = (
+        f"a new tensor keeps the other fill, as in B = A + 1 and B.save(path); value * (A != {fill}) changes stored "
+        f"elements only; value.refill({fill}) stores all on purpose"
+    )
+    memory.check(nbytes, what, remedy)
+    check_expansion(nbytes, max(count, 1) * schema.element_bytes(), what, remedy)
 
 
 def _broadcast_block(base: Schema, shape: tuple[int, ...], block: Block, target: tuple[int, ...]) -> Block:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -23,6 +22,7 @@ from sparrow.plan import Scan, axis_labels, fit_to_target
 from sparrow.relations.edits import Edit, Growth
 from sparrow.relations.protocol import Handle, Relation
 from sparrow.runtime import memory
+from sparrow.runtime.caller import warn_caller
 from sparrow.runtime.events import emit
 from sparrow.tensor.assignment import align_value, assignment_edit, check_kind, put_edit
 from sparrow.tensor.tuning import tuning
@@ -34,19 +34,18 @@ _append_stats: WeakKeyDictionary[Handle, tuple[int, int, int]] = WeakKeyDictiona
 """Number of appends of a handle, of elements appended and of elements written."""
 
 
-def commit(handle: Handle, edit: Edit, level: int = 3) -> None:
-    """Commit an edit; repeated commits of a single element warn, ``level`` calls up."""
+def commit(handle: Handle, edit: Edit) -> None:
+    """Commit an edit; repeated commits of a single element warn."""
     handle.commit(edit)
     elements = max(sum(box.size for box in edit.clear), 0 if edit.upsert is None else edit.upsert.count)
     if elements == 1:
         count = _single_element_commits[handle] = _single_element_commits.get(handle, 0) + 1
         if count == tuning().small_commits_before_warning:
-            warnings.warn(
+            warn_caller(
                 f"{count} commits of a single element each: every one rewrites the file, or in memory the arrays, that "
                 "hold the element. Write many elements at once with A.put(coords, values), or many times in one commit "
                 "with 'with A.edit() as e: e[...] = v'",
                 PerformanceWarning,
-                stacklevel=level,
             )
 
 
@@ -147,9 +146,7 @@ class Editor:
         return Edit("edit", clear=tuple(self._cleared), upsert=upsert)
 
 
-def append(
-    handle: Handle, view: View, blocks: Callable[[], Iterator[Block]], existing: Duplicates, level: int = 3
-) -> None:
+def append(handle: Handle, view: View, blocks: Callable[[], Iterator[Block]], existing: Duplicates) -> None:
     """Append stored elements in one commit, streamed in batches.
 
     Parameters
@@ -162,8 +159,6 @@ def append(
         Opens an iterator of blocks without duplicates and without fill.
     existing
         Rule for elements that exist already.
-    level
-        Stack level of warnings.
     """
     base = handle.current.schema
 
@@ -173,21 +168,21 @@ def append(
     if not isinstance(handle, storage.StoredHandle):
         found = [_to_base(base, view, block) for block in blocks()]
         if found:
-            commit(handle, _batch_edit(base, found, existing), level + 1)
+            commit(handle, _batch_edit(base, found, existing))
         return
     before = handle.current
     first = list(itertools.islice(opened := batches(), 2))
     if len(first) < 2:
         for one in first:
-            commit(handle, one, level + 1)
-            _count_append(handle, before, 0 if one.upsert is None else one.upsert.count, level + 1)
+            commit(handle, one)
+            _count_append(handle, before, 0 if one.upsert is None else one.upsert.count)
         return
     del first, opened
     emit("tensor.append_in_batches")
     handle.append(batches, view.box())
 
 
-def _count_append(handle: storage.StoredHandle, before: storage.Snapshot, elements: int, level: int) -> None:
+def _count_append(handle: storage.StoredHandle, before: storage.Snapshot, elements: int) -> None:
     """Warn if a hundred appends rewrote far more elements than they appended."""
     old, new = set(before.active.paths), handle.current.active
     rows = sum(n for name, n in zip(new.paths, new.rows.tolist(), strict=True) if name not in old)
@@ -199,17 +194,16 @@ def _count_append(handle: storage.StoredHandle, before: storage.Snapshot, elemen
     most = max(limits.append_rewrite_ratio * appended, limits.append_rewrite_min_elements * count)
     if count == last and written > most:
         first = handle.current.schema.dims[0]
-        warnings.warn(
+        warn_caller(
             f"{count} appends added {appended:,} elements and wrote {written:,}: changing existing elements, or "
             "append_runs=0, rewrites the files that hold them. Append more at a time, or add a dimension before "
             f"{first!r} that grows with the appends, such as the day: then only new files are written, and "
             "A.sum(axis=0) adds the days up",
             PerformanceWarning,
-            stacklevel=level,
         )
 
 
-def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> None:
+def grow(handle: Handle, scan: Scan, existing: Duplicates) -> None:
     """Append the elements of a scan by label; new labels extend dimensions."""
     before, appended = handle.current, 0
 
@@ -241,7 +235,7 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> No
 
     handle.grow(growth)
     if isinstance(handle, storage.StoredHandle) and isinstance(before, storage.Snapshot):
-        _count_append(handle, before, appended, level + 1)
+        _count_append(handle, before, appended)
 
 
 def check_append_schema(other: Schema, target: Schema, more: Mapping[int, int]) -> None:

@@ -95,13 +95,14 @@ class ExportMethods(Base):
             raise SharingError("copy=False is not possible: a sparse tensor has no dense memory to share")
         return np.asarray(self).__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
-    def to_scipy(self, format: str = "csr") -> scipy.sparse.sparray:
+    def to_scipy(self, format: str | None = None) -> scipy.sparse.sparray:
         """Return a SciPy sparse array; requires fill value 0.
 
         Parameters
         ----------
         format
             "coo" for any number of dimensions; "csr" and "dok" for one or two; "csc", "bsr", "dia" and "lil" for two.
+            By default "csr" for one or two, "coo" for more.
 
         Returns
         -------
@@ -121,7 +122,8 @@ class ExportMethods(Base):
         >>> rows.format, rows.indptr, rows.data
         ('csr', array([0, 1, 2]...), array([2, 3]))
         """
-        return _scipy_array(self.__sparrow_scan__(), format)
+        default = "csr" if self.ndim <= 2 else "coo"
+        return _scipy_array(self.__sparrow_scan__(), default if format is None else format)
 
     @overload
     def to_format(self, format: Literal["coo"]) -> formats.COO: ...
@@ -358,11 +360,12 @@ class ExportMethods(Base):
         >>> import sparrow as sp
         >>> sp.eye(3).to_cupy("csc")  # doctest: +SKIP
         """
-        if self.ndim != 2 or format not in ("csr", "csc", "coo"):
+        if self.ndim != 2:
             raise UnsupportedError(
-                f"to_cupy: expected a matrix and format 'csr', 'csc' or 'coo', got {self.ndim} dimensions and "
-                f"{format!r}"
+                f"to_cupy: the tensor must be a matrix, got {self.ndim} dimensions: reshape() it, or take one"
             )
+        if format not in ("csr", "csc", "coo"):
+            raise UnsupportedError(f"to_cupy: format must be 'csr', 'csc' or 'coo', got {format!r}")
         return interchange.cupy_array(self.to_scipy(format), format)
 
     def to_pydata_sparse(self) -> sparse.COO:

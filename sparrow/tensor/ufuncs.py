@@ -13,7 +13,9 @@ from numpy.typing import DTypeLike, NDArray
 from sparrow.core.schema import check_dtype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.plan import Output, normalize_axis
+from sparrow.interop.interchange import check_expansion
+from sparrow.interop.tuning import tuning
+from sparrow.plan import Map, Output, normalize_axis
 from sparrow.tensor.base import Base
 from sparrow.tensor.matching import reject_other_labels
 from sparrow.tensor.products import matmul
@@ -91,6 +93,8 @@ def apply_ufunc(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any]
     else:
         raise _unsupported_error(name)
     if not isinstance(found, tuple):
+        if isinstance(outs[0], Base):
+            _check_stored(outs[0], found, inputs)
         return write_out(outs[0], found, name, casting)
     return tuple(write_out(out, one, name, casting) for out, one in zip(outs, found, strict=True))
 
@@ -227,6 +231,27 @@ def write_out(out: Any, result: Any, name: str, casting: Any = "same_kind") -> A
     _check_target(out, result, name, casting)
     out[...] = result.to_numpy() if isinstance(out, np.ndarray) and isinstance(result, Base) else result  # type: ignore[index,attr-defined]
     return out
+
+
+def _check_stored(out: Any, result: Any, inputs: Sequence[Any]) -> None:
+    """Warn, or raise, where an array among the operands would store every element."""
+    width, fill, size = out._schema.element_bytes(), out.fill_value, np.size(result)
+    given = sum(operand.nbytes for operand in inputs if isinstance(operand, np.ndarray))
+    if not given or size * width <= tuning().silent_dense_bytes:
+        return
+    node = result.__sparrow_scan__().source if isinstance(result, Base) else None
+    if node is not None and not (isinstance(node, Map) and not any(node.required) and _has_dense_operand(node)):
+        return
+    check_expansion(
+        size * width,
+        max(out.nnz * width, given),
+        f"a dense result, written to a tensor of fill {fill} as {size:,} elements,",
+        f"A += x * (A != {fill}) changes stored elements only; A[...] = A + x stores all on purpose",
+    )
+
+
+def _has_dense_operand(node: Map) -> bool:
+    return any(scan.source.schema.stype == "dense" for scan in node.scans)
 
 
 def cast_in_place(target: Any, result: Any, name: str) -> Any:

@@ -444,3 +444,19 @@ print(peak())
     )
     peak = int(run.stdout.split()[-1])
     assert peak <= 450e6
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 4), (2, 1, 3, 2, 2)])
+def test_default_formats_support_any_dimensions(shape: tuple[int, ...]) -> None:
+    dense = np.arange(np.prod(shape)).reshape(shape) % 3
+    tensor = sp.asarray(dense)
+    found = tensor.to_scipy()
+    assert found.format == ("csr" if len(shape) <= 2 else "coo")
+    np.testing.assert_array_equal(found.toarray(), dense)
+    np.testing.assert_array_equal(tensor.to_format("coo").to_scipy().toarray(), dense)
+    if len(shape) > 2:
+        with pytest.raises(UnsupportedError, match="must be one of 'coo', got 'csr'"):
+            tensor.to_scipy("csr")
+    if len(shape) != 2:
+        with pytest.raises(UnsupportedError, match=f"the tensor must be a matrix, got {len(shape)} dimensions"):
+            tensor.to_cupy()
