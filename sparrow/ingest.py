@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from sparrow.errors import IngestError, InvalidValueError
 from sparrow.functions.creation import open as open_stored
-from sparrow.io.base.registry import Format, formats, signature_of
+from sparrow.io.base.option_names import unknown_option
+from sparrow.io.base.registry import Format, formats, options_of, signature_of
 from sparrow.io.base.source import as_rereadable
 from sparrow.runtime import progress
+from sparrow.runtime.validation import check_path
 from sparrow.storage import is_bundle, is_tensor
 from sparrow.storage.fs.failures import DoneClaim, translate_read_errors
 
@@ -94,6 +96,8 @@ class _Ingest(ModuleType):
             If the content tells no format, or several are likely: with what was seen, and the calls that read it.
         InvalidValueError
             If ``src`` is ``"-"``: the format of standard input cannot be detected.
+        TypeError
+            If the format, or every format, has no such option: with the one that is likely meant.
         NotFoundError
             If a file is missing or a pattern matches none.
 
@@ -105,7 +109,12 @@ class _Ingest(ModuleType):
         >>> sp.ingest("small.txt", "small.sparrow")["X"].shape
         (2, 7)
         """
-        target = os.fspath(dst)
+        target = check_path(dst, "dst")
+        readers = [each.reader for each in formats().values() if each.reader is not None]
+        known = list(dict.fromkeys(each.name for reader in readers for each in options_of(reader)))
+        for name in options:
+            if name not in known:
+                raise unknown_option("ingest", name, known)
         if options.get("if_exists") == "open" and (is_tensor(target) or is_bundle(target)):
             return open_stored(target)
         if not _holds_files(src):
@@ -179,6 +188,10 @@ def _function(format: Format) -> Callable[..., Any]:
     signature = signature_of(reader, returns)
 
     def ingest(*args: Any, **options: Any) -> Any:
+        known = [*signature.parameters]
+        for name in options:
+            if name not in known:
+                raise unknown_option(format.name, name, known[2:])
         try:
             given = signature.bind(*args, **options)
         except TypeError as error:

@@ -166,6 +166,9 @@ def recommend(
     ] = None,
     k: Annotated[int, typer.Option("--k", "-k", min=1, metavar="K", help="Items for each row.")] = 10,
     similar: Annotated[bool, typer.Option("--similar", help="ROWs are items: write the most similar items.")] = False,
+    positions: Annotated[
+        bool, typer.Option("--positions", help="ROWs are positions, and so are the items, whatever the labels.")
+    ] = False,
     include_rated: Annotated[
         bool, typer.Option("--include-rated", help="Recommend items too that the row has rated.")
     ] = False,
@@ -191,15 +194,18 @@ def recommend(
     if out is not None:
         if rows or similar:
             raise typer.BadParameter("--out writes the recommendations of all rows: leave out the rows and --similar")
-        labelled = found.labels("row") is not None or found.labels("item") is not None
+        labelled = not positions and (found.labels("row") is not None or found.labels("item") is not None)
         found.recommend_all(out, k, exclude=not include_rated, overwrite=overwrite, labels=labelled)
         if as_json:
             write_json({"model": model, "saved": out})
         return
     if not rows:
         raise typer.BadParameter("pass rows, or --out FILE for all rows")
-    given = _parse_ids(rows, found.labels("item" if similar else "row"))
-    ids, scores = found.similar(given, k) if similar else found.recommend(given, k, exclude=not include_rated)
+    given = _parse_ids(rows, None if positions else found.labels("item" if similar else "row"), positions)
+    if similar:
+        ids, scores = found.similar(given, k, positions=positions)
+    else:
+        ids, scores = found.recommend(given, k, exclude=not include_rated, positions=positions)
     lines = [
         (row, rank, item, score)
         for row, items, values in zip(rows, ids.tolist(), scores.tolist(), strict=True)
@@ -213,7 +219,7 @@ def recommend(
         write_table([(row, rank, item, f"{score:.6g}") for row, rank, item, score in lines], headers)
 
 
-def _parse_ids(words: list[str], labels: pa.Array | None) -> list[Any]:
+def _parse_ids(words: list[str], labels: pa.Array | None, positions: bool = False) -> list[Any]:
     """Return rows or items as labels of their type, or positions without labels."""
     import pyarrow as pa
 
@@ -223,6 +229,7 @@ def _parse_ids(words: list[str], labels: pa.Array | None) -> list[Any]:
         found: list[Any] = pa.array(words).cast(labels.type).to_pylist()
     except (ValueError, pa.ArrowException):
         expected = "positions, as they have no labels" if labels is None else f"labels of type {labels.type}"
+        expected = "positions, by --positions" if positions else expected
         raise typer.BadParameter(f"rows and items must be {expected}, got {', '.join(map(repr, words))}") from None
     return found
 

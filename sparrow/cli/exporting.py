@@ -82,7 +82,6 @@ def _export(
     **words: Any,
 ) -> None:
     from sparrow.io.base.export import export as written
-    from sparrow.io.base.export import unwritten_labels
     from sparrow.io.base.registry import formats, options_of
     from sparrow.tensor import Tensor
 
@@ -102,5 +101,3 @@ def _export(
         write_json({"path": target, "rows": rows, "seconds": seconds})
     elif target != "-":
         typer.echo(f"{rows:,} rows to {target}, {seconds:.2f} s", err=True)
-        if lost := unwritten_labels(source, target, format):
-            typer.echo(f"labels of {', '.join(lost)} are not exported: csv and parquet contain them", err=True)

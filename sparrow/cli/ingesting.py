@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import os
 import re
 import runpy
 import shlex
@@ -18,6 +19,7 @@ import typer
 from sparrow.cli.arguments import AsJson, format_shape, open_all, write_json
 from sparrow.cli.formats import DeclaredFormat, command, declarations, given, list_option, parameter
 from sparrow.cli.lazy import LazyCommand, LazyGroup
+from sparrow.cli.parsing import suggest_flags
 from sparrow.cli.spelling import Program
 from sparrow.runtime.resources import data_folder
 
@@ -68,6 +70,10 @@ class _Formats(LazyGroup):
             files, target = (words[:-1], words[-1]) if len(words) > 1 else (words, PLACEHOLDER)
             flags = option_flags()
             options = _group_options(args[len(words) :], flags)
+            unknown = [name for name in options if name.startswith("--") and name not in ("--json", "--help")]
+            if unknown and os.path.exists(files[0]):
+                close = suggest_flags(unknown[0], flags)
+                ctx.fail(f"No such option: {unknown[0]}" + (f" (Possible options: {close[0]})" if close else ""))
             try:
                 found = detect_format(files, [*options])
             except NotFoundError:

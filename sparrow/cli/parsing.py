@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["Command", "Group"]
+__all__ = ["Command", "Group", "suggest_flags"]
 
 
 class Command(TyperCommand):
@@ -17,7 +17,23 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments of the command."""
         _skip_validation(self, ctx)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if hasattr(error, "possibilities"):  # an unknown option
+                flags = [flag for param in self.params for flag in param.opts if flag.startswith("--")]
+                close = suggest_flags(getattr(error, "option_name", ""), flags)
+                vars(error)["possibilities"] = close or error.possibilities
+            raise
+
+
+def suggest_flags(word: str, flags: Collection[str]) -> list[str]:
+    """Return the option that is meant by an unknown one, if there is one like it."""
+    from sparrow.io.base.option_names import closest_option
+
+    names = {flag.removeprefix("--").replace("-", "_"): flag for flag in flags}
+    close = closest_option(word.strip("-").replace("-", "_"), names)
+    return [] if close is None else [names[close]]
 
 
 class Group(TyperGroup):

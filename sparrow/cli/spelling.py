@@ -14,7 +14,7 @@ import typer
 
 from sparrow.cli.parsing import Command, Group
 
-__all__ = ["Program"]
+__all__ = ["Program", "respell"]
 
 
 class _Command(Command):
@@ -34,11 +34,11 @@ class _Command(Command):
             with respelled_notes(partial(_respell_note, flags=flags)), _respelled_warnings(flags):
                 return super().invoke(ctx)
         except IngestError as error:
-            error.problem = _respell(error.problem, flags)
+            error.problem = respell(error.problem, flags)
             raise
         except SparrowError as error:
             if error.args and isinstance(error.args[0], str):
-                error.args = (_respell(error.args[0], flags), *error.args[1:])
+                error.args = (respell(error.args[0], flags), *error.args[1:])
             raise
 
 
@@ -59,7 +59,7 @@ def _respelled_warnings(flags: Mapping[str, tuple[str, str | None]]) -> Iterator
     show = warnings.showwarning
 
     def show_respelled(message: Warning | str, *where: Any, **more: Any) -> None:
-        show(_respell(str(message), flags), *where, **more)
+        show(respell(str(message), flags), *where, **more)
 
     warnings.showwarning = show_respelled
     try:
@@ -73,6 +73,17 @@ _RENAMED_OPTIONS = {"version": "at"}
 _VERBS = {"add_order": "orders"} | {
     name: name for name in ("append", "compact", "history", "resize", "restore", "vacuum", "verify")
 }
+_PYTHON_ONLY = (
+    (r"save the model with model\.save\(path\)", "train it with sparrow als --out FOLDER"),
+    (r"sp\.open\(('[^']*'), version=(\d+)\)\.save\(\.\.\., overwrite=True\) brings it back",
+     r"sparrow export \1 FILE --at \2 writes it to a file"),
+    (r"sp\.ingest\(src, dst\)", "sparrow ingest SRC DST"),
+    (r"\b(sp\.ingest\.\w+ does with) (\w+)=True", r"\1 --\2"),
+    (r", or A\.refill\(0\)|; see refill\(\)|: put\(\) writes it", ""),
+    (r"add them with set_labels\(\), or map", "map"),
+    (r", or remove the labels first with set_labels\('[^']*', None\)", ""),
+)  # fmt: skip
+"""Ways out that exist in Python only, and what a command offers instead."""
 _ARGUMENT_NAME = r"(?<![^\s(])[a-z]+(?:_[a-z]+)+(?=[\s,:;)]|$)"
 """An argument mentioned by itself: a word with an underscore."""
 _LEADING_NAME = re.compile(r"^[a-z_][a-z_0-9]*(?= must )")
@@ -84,10 +95,10 @@ _PLAIN_ITEMS = r"\['[\w.-]+'(?:, '[\w.-]+')*\]|\(\d+(?:, \d+)*,?\)|\{'[^',]+': '
 
 def _respell_note(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
     """Replace arguments in a note that tells to pass them, and leave facts alone."""
-    return _respell(text, flags) if re.search(r"\b(pass|omit) \w+=|\bsp\.", text) else text
+    return respell(text, flags) if re.search(r"\b(pass|omit) \w+=|\bsp\.|: put\(\)", text) else text
 
 
-def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
+def respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
     """Replace arguments and methods in a text by options and commands."""
 
     def find_flags(name: str) -> tuple[str, str | None] | None:
@@ -99,13 +110,15 @@ def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
 
     def spell_value(found: re.Match[str]) -> str:
         option, value = find_flags(found["name"]), found["value"]
+        if option is None and "to sparrow ingest columns" in text:
+            option = f"--{found['name'].replace('_', '-')}", None
         if option is None:
             return found[0]
         on, off = option
         if value in ("True", ""):
             return on
         if value == "False":
-            return off or found[0]
+            return off or f"no {on}"
         if value[:1] in ("[", "(", "{"):
             items = value[1:-1].replace("'", "").replace(": ", "=").rstrip(",").split(", ")
             return f"{on} {shlex.quote(','.join(items))}"
@@ -117,6 +130,8 @@ def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
         r"name the columns that make a tensor, sp\.open\(('[^']*'), coords=\[\.\.\.\], value=\.\.\.\)",
         lambda found: f"store it as a tensor, sparrow ingest {found[1]} DST names its columns", text,
     )  # fmt: skip
+    for pattern, replacement in _PYTHON_ONLY:
+        text = re.sub(pattern, replacement, text)
     if "overwrite" not in flags:
         text = text.replace("or pass overwrite=True to replace it", "or remove it first")
     text = re.sub(r"sp\.config\((?P<name>\w+)=\.\.\.\)", lambda found: f"--{found['name'].replace('_', '-')}", text)

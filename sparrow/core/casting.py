@@ -12,7 +12,7 @@ from sparrow.errors import InvalidValueError
 
 __all__ = [
     "MAX_STORED_INTEGER", "cast_appended", "cast_checked", "find_rounded", "find_unrepresentable", "is_rounded_integer",
-    "misfit_message",
+    "misfit_message", "parse_digits",
 ]  # fmt: skip
 
 MAX_STORED_INTEGER = 2**63 - 1
@@ -20,6 +20,13 @@ MAX_STORED_INTEGER = 2**63 - 1
 
 _LONGEST_INTEGER = 300
 """Digits of integers that are surely finite as floats."""
+
+_MAX_PARSED_DIGITS = 4000
+"""Digits of integers that are parsed; longer ones are beyond every type."""
+
+_LARGEST_PARSED: int = 10**_MAX_PARSED_DIGITS
+
+_MAX_FLOAT64 = int(np.finfo(np.float64).max)
 
 
 def cast_checked(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int | None]:
@@ -94,13 +101,67 @@ def is_rounded_integer(token: str | bytes) -> bool:
     return int(float(found[0])) != int(found[0])
 
 
-def misfit_message(value: Any, dtype: np.dtype[Any]) -> str:
-    """Return the error message for a value that a cast would change."""
+def parse_digits(token: str) -> int | None:
+    """Return an integer as written, None for other tokens.
+
+    Examples
+    --------
+    >>> parse_digits(" -7"), parse_digits("1e3"), parse_digits("9" * 5000) > 2**64
+    (-7, None, True)
+    """
+    found = re.fullmatch(r"([-+]?)(\d+)", token.strip(), re.ASCII)
+    if found is None:
+        return None
+    if len(found[2]) > _MAX_PARSED_DIGITS:  # which int() refuses
+        return _LARGEST_PARSED if found[1] != "-" else -_LARGEST_PARSED
+    return int(found[0])
+
+
+def misfit_message(value: Any, dtype: np.dtype[Any], keep: str | None = "pass dtype='int64'") -> str:
+    """Return the error message for a value that a cast changes, and the way out.
+
+    Parameters
+    ----------
+    value
+        The value as it was read: an integer if it was written as one, and not rounded before.
+    dtype
+        Type of the cast.
+    keep
+        Way to keep integers within int64 as they are, None if the format has none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> misfit_message(300, np.dtype("int8"))
+    "does not fit int8: pass dtype='int64'"
+    >>> misfit_message(2**64 - 1, np.dtype("float64"))
+    "is an integer that float64 does not hold, beyond 2^63 - 1, the largest stored one: pass dtype='float64' to round"
+    """
+    is_integer = isinstance(value, int | np.integer)
     if dtype == np.uint64 and value > MAX_STORED_INTEGER and value != np.inf:
         return "exceeds 2^63 - 1, the largest stored integer: pass dtype='float64'"
-    if dtype.kind in "fc" and isinstance(value, int | np.integer):
-        return f"is an integer that {dtype} does not hold: pass dtype='int64' to keep it, or dtype='{dtype}' to round"
-    return f"does not fit {dtype}"
+    if dtype.kind in "fc" and is_integer and abs(int(value)) <= int(np.finfo(dtype).max):
+        text = f"is an integer that {dtype} does not hold"
+        if int(value) > MAX_STORED_INTEGER:
+            return f"{text}, beyond 2^63 - 1, the largest stored one: pass dtype='{dtype}' to round"
+        if keep is None or int(value) < -(2**63):
+            return f"{text}: pass dtype='{dtype}' to round"
+        return f"{text}: {keep} to keep it, or {'' if keep.startswith('pass ') else 'pass '}dtype='{dtype}' to round"
+    wider = _wider_dtype(value, dtype)
+    return f"does not fit {dtype}" + ("" if wider is None else f": pass dtype='{wider}'")
+
+
+def _wider_dtype(value: Any, dtype: np.dtype[Any]) -> str | None:
+    """Return a type that takes a value that does not fit a type, None if none does."""
+    if dtype.kind == "c":
+        return None if dtype == np.complex128 else "complex128"
+    if dtype.kind == "f":
+        return None if dtype == np.float64 or (isinstance(value, int) and abs(value) > _MAX_FLOAT64) else "float64"
+    if not isinstance(value, int | np.integer):  # perhaps rounded to the bounds
+        is_stored = -(2.0**63) < value < 2.0**63 and value == np.floor(value)
+    else:
+        is_stored = -(2**63) <= int(value) <= MAX_STORED_INTEGER
+    return "int64" if is_stored and dtype != np.int64 else "float64"
 
 
 def cast_appended(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -27,10 +27,10 @@ from sparrow.errors import (
 )
 from sparrow.functions.generation import tensor_from_block
 from sparrow.functions.inspection import check_device
-from sparrow.interop.conversion import from_coordinates, from_object, from_table
+from sparrow.interop.conversion import describe_unread, from_coordinates, from_object, from_table
 from sparrow.plan import normalize_axis
 from sparrow.runtime import progress, settings
-from sparrow.runtime.validation import check_flag
+from sparrow.runtime.validation import check_flag, check_names
 from sparrow.storage.fs.failures import translate_read_errors
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
@@ -272,7 +272,8 @@ def asarray(
         For a table: columns of the coordinates; by default all but the value column.
     value
         For a table: column of the values; by default ``"value"``, or the only numeric column beside ``coords``. Without
-        one each row is a 1.
+        one each row is a 1, and a note names the numeric columns that are not read. (:func:`from_relation` takes
+        ``"value"`` only, :func:`sparrow.ingest.columns` none, :meth:`Tensor.append` the only column left.)
     shape
         See :func:`from_coords`; for a table only.
     dims
@@ -337,7 +338,7 @@ def asarray(
         except (TypeError, ValueError) as error:
             raise UnsupportedError(f"cannot convert {obj!r} to {kind}: {error}") from None
     schema, block, found_labels = from_object(
-        obj, coords, value, shape, dims, duplicates, labels or (), fill_value, _note_fill
+        obj, coords, value, shape, dims, duplicates, labels or (), fill_value, _note_fill, _note_unread
     )
     tensor = tensor_from_block(schema, block, {**found_labels, **_check_labels(schema, labels)})
     return tensor if kind is None else tensor.astype(kind).compute()
@@ -347,6 +348,11 @@ def _note_fill(count: int, way: str = ": pass another fill_value= to keep zeros"
     """Note that elements of a sparse array or table are not stored."""
     subject, verb = ("1 element equals", "is") if count == 1 else (f"{count:,} elements equal", "are")
     progress.write_note(f"{subject} the fill value and {verb} not stored{way}")
+
+
+def _note_unread(names: Sequence[str]) -> None:
+    """Note that numeric columns of a table are not read, though every value is 1."""
+    progress.write_note(describe_unread(names))
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
@@ -414,7 +420,9 @@ def from_relation(
         Columns of the coordinates: integers counted from 0; or strings or dates, which become labels in ascending
         order.
     value
-        Column of the values; without it each row is a 1.
+        Column of the values; by default ``"value"``, if there is one, with ``"value_im"`` as its imaginary part.
+        Without one each row is a 1, and a note names the numeric columns that are not read: unlike :func:`asarray` it
+        takes no column of another name by itself.
     shape, dims, duplicates
         See :func:`from_coords`; dimensions are named after the columns by default.
     relabel
@@ -429,7 +437,8 @@ def from_relation(
     LabelError
         If the relation has no such column.
     InvalidValueError
-        If ``relabel`` names another column than those of ``coords``, or ``shape`` differs from the number of labels.
+        If ``coords`` is no list, ``relabel`` names another column than those of ``coords``, or ``shape`` differs from
+        the number of labels.
     TooLargeError
         If its elements would exceed the memory limit: :func:`sparrow.ingest.columns` stores relations of any length. A
         relation that can be read again may take more than its elements: it is sorted on disk.
@@ -447,12 +456,14 @@ def from_relation(
     >>> sp.from_relation(sales, coords=["customer"], relabel=True).sel(customer=1007)
     np.float64(3.5)
     """
+    check_names("coords", coords)
     named = [relabel] if isinstance(relabel, str) else relabel
     relabelled = list(coords if named is True else named or ())
     if unknown := [name for name in relabelled if name not in coords]:
         raise InvalidValueError(f"relabel must name columns of coords={list(coords)}, got {unknown[0]!r}")
     try:
-        made = from_table(rel, coords, value, shape, dims, duplicates, relabelled, on_fill=partial(_note_fill, way=""))
+        notes: dict[str, Any] = {"on_fill": partial(_note_fill, way=""), "on_unread": _note_unread}
+        made = from_table(rel, coords, value, shape, dims, duplicates, relabelled, **notes)
         if shape is None:
             _warn_of_gaps(coords, *made)
         return tensor_from_block(*made)
@@ -478,6 +489,9 @@ def _from_stored_relation(
     """Return the elements of a relation of many rows, sorted on disk."""
     from sparrow.io.tabular.options import Columns
 
+    names = list(rel.columns) if hasattr(rel, "to_arrow_reader") else rel.collect_schema().names()
+    if value is None and "value" in names and "value" not in coords:
+        value = "value"
     with tempfile.TemporaryDirectory(prefix="sparrow-relation-", dir=settings.current().temp_directory) as folder:
         path = Columns(
             rel,

@@ -50,26 +50,34 @@ from sparrow.interop.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize, check_duplicates
 from sparrow.plan import align_elements
 from sparrow.runtime import memory
-from sparrow.runtime.validation import check_unmasked
+from sparrow.runtime.validation import check_names, check_unmasked
 
 __all__ = [
     "check_fill",
     "collect_table",
     "columns_to_append",
     "dense_of_sparse",
+    "describe_unread",
     "from_appended_table",
     "from_coordinates",
     "from_object",
     "from_table",
     "is_foreign_sparse",
+    "is_number_type",
     "is_pydata",
+    "table_of_columns",
 ]
+
+_MAX_NAMES_SHOWN = 5
 
 Converted: TypeAlias = tuple[Schema, Block, dict[int, pa.Array]]
 """Schema, canonical elements, and the labels of labelled dimensions."""
 
 CountFill: TypeAlias = Callable[[int], object]
 """Receives the number of elements that equal the fill value and are not stored."""
+
+NoteUnread: TypeAlias = Callable[[Sequence[str]], object]
+"""Receives the numeric columns of a table that are not read, though every value is 1."""
 
 
 def from_coordinates(
@@ -165,6 +173,7 @@ def from_object(
     labelled: Collection[str] = (),
     fill_value: Any = None,
     on_fill: CountFill | None = None,
+    on_unread: NoteUnread | None = None,
 ) -> Converted:
     """Return schema, canonical elements and labels for :func:`sparrow.asarray`.
 
@@ -177,9 +186,11 @@ def from_object(
     on_fill
         Receives the number of elements of a sparse array or table that equal the fill value, if there are any: they
         are not stored.
+    on_unread
+        Receives the numeric columns of a table that are not read, if every value is 1 for want of a column of values.
     """
     is_table = hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "collect_batches")
-    options = {"coords": coords, "value": value, "shape": shape, "duplicates": duplicates}
+    options: dict[str, Any] = {"coords": coords, "value": value, "shape": shape, "duplicates": duplicates}
     for name, given in () if is_table else options.items():
         if given is not None:
             raise InvalidValueError(f"{name}= applies to tables only, got {type(obj).__name__}")
@@ -191,7 +202,8 @@ def from_object(
     if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
         fill = 0 if fill_value is None else fill_value
         rule = duplicates or "error"
-        return from_table(obj, coords, value, shape, dims, rule, rest=True, fill_value=fill, on_fill=on_fill)
+        options = {"fill_value": fill, "on_fill": on_fill, "on_unread": on_unread}
+        return from_table(obj, coords, value, shape, dims, rule, rest=True, **options)
     if is_graph(obj):
         edges = from_graph(obj)
         weights = edges.weights
@@ -316,6 +328,7 @@ def from_table(
     rest: bool = False,
     fill_value: Any = 0,
     on_fill: CountFill | None = None,
+    on_unread: NoteUnread | None = None,
 ) -> Converted:
     """Return schema, canonical elements and labels of a table without nulls.
 
@@ -331,7 +344,7 @@ def from_table(
         Columns of integers that are labels too.
     rest
         Whether the only numeric column beside ``coords`` holds the values, whatever its name.
-    fill_value, on_fill
+    fill_value, on_fill, on_unread
         See :func:`from_object`.
 
     Raises
@@ -339,16 +352,19 @@ def from_table(
     TooLargeError
         If its columns would exceed the memory limit.
     """
+    if coords is not None:
+        check_names("coords", coords)
     if is_frame(source):
         source = name_index(source) if coords is None else frame_to_table(source)
-    table = collect_table(source, coords, value, rest)
+    unread: list[str] = []
+    table = collect_table(source, coords, value, rest, unread)
     names = table.column_names
     if value is None and coords is None and "value" in names:
         value = "value"
     if value is None and coords is not None and "value" in names and "value" not in coords:
         value = "value"
     if value is None and rest and coords is not None:
-        value = next((name for name in names if name not in coords and _is_number(table[name].type)), None)
+        value = next((name for name in names if name not in coords and is_number_type(table[name].type)), None)
     imaginary = "value_im" if value == "value" and "value_im" in names and "value_im" not in (coords or ()) else None
     picked = [name for name in names if name not in (value, imaginary)] if coords is None else list(coords)
     if shape is not None and len(check_shape(shape)) != len(picked):
@@ -389,6 +405,8 @@ def from_table(
         raise error.by_label(names_of) from None
     if on_fill is not None:
         _count_fill(values, schema.fill_value, on_fill)
+    if on_unread is not None and unread:
+        on_unread(unread)
     return schema, block, labels
 
 
@@ -474,6 +492,29 @@ def _match_columns(names: Sequence[str], target: Schema, value: str | None) -> t
     return picked, value
 
 
+def table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
+    """Return a dictionary of columns as a table.
+
+    Raises
+    ------
+    UnsupportedError
+        If a column is not 1-D, or of several types.
+    ShapeError
+        If lengths differ.
+    """
+    arrays = {}
+    for name, values in columns.items():
+        try:
+            found = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise UnsupportedError(f"append: column {name!r} must be a list of one type: {error}") from None
+        arrays[str(name)] = found
+    if len({len(found) for found in arrays.values()}) > 1:
+        lengths = ", ".join(f"{name!r} {len(found)}" for name, found in arrays.items())
+        raise ShapeError(f"append: columns must be of one length, got {lengths}")
+    return pa.table(arrays)
+
+
 def _as_labels(table: pa.Table, kinds: Mapping[str, pa.DataType], picked: Sequence[str], value: str | None) -> pa.Table:
     """Return a table with columns cast to the types of labels; empty ones typed."""
     for at, field in enumerate(table.schema):
@@ -525,16 +566,23 @@ def _values(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
 
 
 def _select_columns(
-    names: Sequence[str], coords: Sequence[str] | None, value: str | None, rest: bool = False
+    schema: pa.Schema, coords: Sequence[str] | None, value: str | None, rest: bool, unread: list[str] | None
 ) -> list[str]:
-    """Return the columns that may hold coordinates and values."""
+    """Return the columns that may hold coordinates and values.
+
+    Numeric ones that are left over although there are no values are added to ``unread``.
+    """
+    names = schema.names
     for name in [*(coords or ()), *([] if value is None else [value])]:
         if name not in names:
             raise LabelError(f"no column {name!r}, columns are {', '.join(map(repr, names))}")
     wanted = names if coords is None else [*coords, value or "value", "value_im"]
-    others = [name for name in names if name not in wanted]
-    if rest and value is None and "value" not in names and len(others) == 1:
-        wanted = names
+    if coords is not None and value is None and ("value" not in names or "value" in coords):
+        numeric = [each.name for each in schema if each.name not in wanted and is_number_type(each.type)]
+        if rest and len(numeric) == 1:
+            wanted = [*wanted, *numeric]
+        elif unread is not None:
+            unread += numeric
     picked = [name for name in names if name in wanted]
     for name in picked:
         if picked.count(name) > 1:
@@ -542,8 +590,21 @@ def _select_columns(
     return picked
 
 
-def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, rest: bool = False) -> pa.Table:
+def collect_table(
+    source: Any,
+    coords: Sequence[str] | None,
+    value: str | None,
+    rest: bool = False,
+    unread: list[str] | None = None,
+) -> pa.Table:
     """Return columns of coordinates and values of a table, in memory; None for all.
+
+    Parameters
+    ----------
+    source, coords, value, rest
+        See :func:`from_table`.
+    unread
+        Receives the names of numeric columns that are left over although no column holds values.
 
     Raises
     ------
@@ -551,10 +612,12 @@ def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, 
         If they would exceed the memory limit: they are read as a stream.
     """
     if isinstance(source, pa.Table):
-        return check_arrow(source.select(_select_columns(source.column_names, coords, value, rest)), "the table")
+        picked = _select_columns(source.schema, coords, value, rest, unread)
+        return check_arrow(source.select(picked), "the table")
     reader = None
     if hasattr(source, "collect_batches"):
-        query = source.select(_select_columns(source.collect_schema().names(), coords, value, rest))
+        known = source.collect_schema().to_frame().to_arrow().schema
+        query = source.select(_select_columns(known, coords, value, rest, unread))
         schema = query.collect_schema().to_frame().to_arrow().schema
         frames = query.collect_batches(chunk_size=tuning().batch_rows, maintain_order=True)
         batches = (batch.cast(schema) for frame in frames for batch in frame.to_arrow().to_batches())
@@ -562,15 +625,17 @@ def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, 
         lines = source.to_arrow_reader(tuning().batch_rows) if hasattr(source, "to_arrow_reader") else source
         if not hasattr(lines, "__arrow_c_stream__"):
             raise UnsupportedError(
-                f"expected a table, got {type(source).__name__}: sp.asarray takes arrays, sp.from_coords elements"
-            )
+                f"expected a table, got {type(source).__name__}: "
+                + ("make one of columns with pyarrow.table(...)" if isinstance(source, dict)
+                   else "sp.asarray takes arrays, sp.from_coords elements")
+            )  # fmt: skip
         try:
             reader = pa.RecordBatchReader.from_stream(lines)
         except pa.ArrowInvalid:
             raise UnsupportedError(
                 f"expected a table, got {type(source).__name__}, a single column: pass its to_numpy() for a 1-D array"
             ) from None
-        picked = _select_columns(reader.schema.names, coords, value, rest)
+        picked = _select_columns(reader.schema, coords, value, rest, unread)
         schema = pa.schema([reader.schema.field(name) for name in picked])
         batches = (batch.select(picked) for batch in reader)
     kept: list[pa.RecordBatch] = []
@@ -589,7 +654,26 @@ def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, 
     return pa.Table.from_batches(kept, schema)
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def describe_unread(names: Sequence[str]) -> str:
+    """Return the note on numeric columns that are not read, though every value is 1.
+
+    Examples
+    --------
+    >>> describe_unread(["stars"])
+    "every value is 1, the column 'stars' was not read: pass value='stars' to read it"
+    """
+    first = "value" if "value" in names else names[0]
+    others = [name for name in names if name != first and not (first == "value" and name == "value_im")]
+    if not others:
+        return f"every value is 1, the column {first!r} was not read: pass value={first!r} to read it"
+    shown = ", ".join(map(repr, [first, *others][:_MAX_NAMES_SHOWN]))
+    more = len(others) + 1 - _MAX_NAMES_SHOWN
+    shown += f" and {more} more" if more > 0 else ""
+    return f"every value is 1, the columns {shown} were not read: pass value={first!r}, or another, to read one"
+
+
+def is_number_type(kind: pa.DataType) -> bool:
+    """Return whether a column of a type may hold values: numbers or booleans."""
     types = pa.types
     return any((types.is_integer(kind), types.is_boolean(kind), types.is_floating(kind), types.is_decimal(kind)))
 

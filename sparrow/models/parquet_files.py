@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.models.tuning import tuning
-from sparrow.runtime.validation import check_flag
+from sparrow.runtime.validation import check_flag, check_path
 from sparrow.storage.fs.failures import UnchangedClaim, durability_error, write_error
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.local import fsync_path
@@ -40,7 +40,7 @@ def local_path(folder: str | os.PathLike[str]) -> Path:
 
 def check_absent(path: str | os.PathLike[str], remedy: str) -> None:
     """Raise ``ExistsError`` if ``path`` exists."""
-    if os.path.lexists(path):
+    if os.path.lexists(check_path(path)):
         raise ExistsError(f"{os.fspath(path)!r} exists: {remedy}")
 
 
@@ -71,7 +71,7 @@ def open_ranking_file(
     """
     import pyarrow.parquet as pq
 
-    final, overwrite = Path(path), check_flag("overwrite", overwrite)
+    final, overwrite = Path(check_path(path)), check_flag("overwrite", overwrite)
     remedy = "choose another name, or pass overwrite=True to replace it"
     if not overwrite:
         check_absent(final, remedy)

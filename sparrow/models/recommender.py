@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -475,7 +474,7 @@ def _write_rankings(
     buffered: list[pa.Table] = []
     first = 0
     with (
-        parquet_files.open_ranking_file(Path(path), overwrite, names) as writer,
+        parquet_files.open_ranking_file(path, overwrite, names) as writer,
         progress.bar("recommending", rows.shape[0], "rows") as advance,
     ):
         for ids, scores in iter_rankings(rows, items, k, exclude):

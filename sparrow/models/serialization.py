@@ -18,6 +18,7 @@ from sparrow.functions.creation import open as open_tensor
 from sparrow.models.sgd import Weights
 from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Schedule
+from sparrow.runtime.validation import check_path
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -140,6 +141,7 @@ def open_model(path: str | os.PathLike[str]) -> tuple[Mapping[str, Tensor], dict
     CorruptionError
         If it cannot be read.
     """
+    path = check_path(path)
     if all(os.path.isfile(os.path.join(path, f"{side}_factors.parquet")) for side in ("user", "item")):
         raise InvalidValueError(
             f"{os.fspath(path)!r} has the factors of a model only, as save_factors writes them: save the model with "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ __all__ = [
     "check_choice",
     "check_flag",
     "check_integer",
+    "check_names",
     "check_number",
     "check_path",
     "check_seed",
@@ -76,6 +77,12 @@ def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
     """Raise ``InvalidValueError`` unless ``value`` is an allowed string."""
     if not isinstance(value, str) or value not in allowed:
         raise InvalidValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def check_names(name: str, value: Any) -> None:
+    """Raise ``InvalidValueError`` unless ``value`` is a list of names."""
+    if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
+        raise InvalidValueError(f"{name} must be a list of names, got {value!r}")
 
 
 def check_seed(seed: Any) -> None:

@@ -19,7 +19,7 @@ from sparrow.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from sparrow.interop.conversion import columns_to_append, from_appended_table, from_object
+from sparrow.interop.conversion import columns_to_append, from_appended_table, from_object, table_of_columns
 from sparrow.kernels.coo import Duplicates, check_duplicates
 from sparrow.plan import Scan, axis_labels, fit_to_target
 from sparrow.relations.memory import MemoryRelation
@@ -133,16 +133,17 @@ class WriteMethods(Base):
         Parameters
         ----------
         other
-            Tensor, or anything :func:`sparrow.asarray` accepts, of the same shape if it has no labels. Or a table, or
-            the path of one: a file, a glob or a folder that :func:`sparrow.ingest.columns` reads, ``"-"`` for standard
-            input, or a stored tensor. Columns are matched to dimensions by name; values are in the column ``value``, or
-            in the remaining one.
+            Tensor, or anything :func:`sparrow.asarray` accepts, of the same shape if it has no labels. Or a table, a
+            dictionary of its columns, or the path of one: a file, a glob or a folder that
+            :func:`sparrow.ingest.columns` reads, ``"-"`` for standard input, or a stored tensor. Columns are matched to
+            dimensions by name; values are in the column ``value``, or in the remaining one.
         duplicates
             Rule for an element that both have, or a table twice: "error", "sum", "last" (the new one), "first" (the old
             one), "min", "max". Elements of ``other`` equal to the fill value are not stored, so they change nothing;
             remove an element with ``put`` or ``A[i, j] = 0``.
         value
-            Column of a table that has the values; columns other than this and the dimensions are ignored.
+            Column of a table that has the values, by default ``"value"`` or the only column left; columns other than
+            this and the dimensions are ignored. If several are left, one must be named.
         **reading
             Options of reading files, see :func:`sparrow.ingest.columns`: ``header``, ``delimiter``, ``quotes``,
             ``comment``, ``encoding``, ``decimal`` and ``format``; ``coords`` names the columns of the dimensions, in
@@ -177,6 +178,12 @@ class WriteMethods(Base):
         >>> stars.labels("user").to_pylist(), stars.to_numpy()
         (['ann', 'bob', 'dan', 'eve'], array([4, 3, 2, 5]))
         """
+        if not isinstance(duplicates, str):
+            raise InvalidValueError(
+                f"duplicates must be a rule such as 'sum', got {type(duplicates).__name__}: append coordinates and "
+                "values as a tensor, A.append(sp.from_coords(coords, values, A.shape)), or write them with "
+                "A.put(coords, values)"
+            )
         rule = check_duplicates(duplicates)
         handle = self._writable()
         scan = self._appended_scan(other, rule, value, reading)
@@ -211,6 +218,8 @@ class WriteMethods(Base):
             )
         if isinstance(other, Base):
             return other.__sparrow_scan__()
+        if isinstance(other, dict):
+            other = table_of_columns(other)
         kinds = {axis: names.array().type for axis, names in axis_labels(self.__sparrow_scan__()).items()}
         if is_path:
             pick = partial(columns_to_append, target=self._schema, value=value)

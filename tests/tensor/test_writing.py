@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +24,7 @@ from sparrow.errors import (
     DuplicateError,
     IndexingError,
     InvalidValueError,
+    LabelError,
     NotFoundError,
     PerformanceWarning,
     ReadOnlyError,
@@ -708,3 +711,47 @@ def test_large_dense_writes_are_refused(tmp_path: Path) -> None:
         A[rows[100:]] = 0
     before[rows[:100]], before[rows[100:]] = 7, 0
     np.testing.assert_array_equal(A.to_numpy(), before)
+
+
+# -- appended coordinates and columns -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [[5], np.array([5]), None, 5])
+def test_append_of_coordinates_names_the_way(values: Any) -> None:
+    A = sp.zeros((3, 3), dtype="int64")
+    way = r"duplicates must be a rule such as 'sum', got .*: .*A.append\(sp.from_coords\(coords, values, A.shape\)\)"
+    with pytest.raises(InvalidValueError, match=way):
+        A.append([[1], [2]], values)
+    A.append(sp.from_coords([[1], [2]], [5], A.shape))
+    assert A[1, 2] == 5
+
+
+@pytest.mark.parametrize("make", [list, np.array, pa.array, pl.Series])
+def test_append_takes_a_dictionary_of_columns(make: Any) -> None:
+    A = sp.from_coords([[0], [0]], [1], dims=("user", "film"), labels={"user": ["ann"], "film": ["x"]})
+    A.append({"film": make(["y", "x"]), "user": make(["ann", "bob"]), "value": make([3, 4])})
+    users, films = A.labels("user"), A.labels("film")
+    assert users is not None
+    assert films is not None
+    assert (users.to_pylist(), films.to_pylist()) == (["ann", "bob"], ["x", "y"])
+    assert A.to_numpy().tolist() == [[1, 3], [4, 0]]
+
+
+def test_append_of_bad_columns() -> None:
+    A = sp.from_coords([[0], [0]], [1], dims=("user", "film"))
+    with pytest.raises(ShapeError, match="columns must be of one length, got 'user' 2, 'film' 1"):
+        A.append({"user": [0, 1], "film": [0], "value": [3, 4]})
+    with pytest.raises(UnsupportedError, match="column 'user' must be a list of one type"):
+        A.append({"user": [0, "x"], "film": [0, 1], "value": [3, 4]})
+    with pytest.raises(LabelError, match="no column 'film'"):
+        A.append({"user": [0], "value": [3]})
+    assert A.nnz == 1
+
+
+def test_append_without_names_tells_of_coords(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("0,1,5\n")
+    A = sp.from_coords([[0], [0]], [1], shape=(2, 2), dims=("user", "film"))
+    with pytest.raises(LabelError, match=r"no column 'user' .*: pass coords= .* coords=\['c0', 'c1'\]"):
+        A.append(tmp_path / "new.csv", header=False)
+    A.append(tmp_path / "new.csv", header=False, coords=["c0", "c1"])
+    assert A[0, 1] == 5

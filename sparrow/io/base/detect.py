@@ -74,11 +74,17 @@ def detect_format(src: SourceLike, options: Collection[str] = ()) -> Detection:
     except IngestError as error:
         if (meant := _find_meant(error.commands, options)) is None:
             raise
-        return Detection(meant, f"it may be, and has the options {', '.join(options)}")
+        own = [name for name in options if name in {each.name for each in _options(meant)}]
+        return Detection(
+            meant, f"the option{'s' * (len(own) > 1)} {_enumerate(own)} belong{'s' * (len(own) == 1)} to it"
+        )
 
 
 def _find_meant(commands: Sequence[str], options: Collection[str]) -> str | None:
-    """Return the suggested format that the options are of, if there is one."""
+    """Return the suggested format that the options are of, if there is one.
+
+    It may lack further options, which its reader then rejects by name.
+    """
     parsed = {each.format: each.options for each in filter(None, map(parse_command, commands)) if each.format}
     known = {name: {each.name: each for each in _options(name)} for name in parsed}
     meant = []
@@ -86,9 +92,15 @@ def _find_meant(commands: Sequence[str], options: Collection[str]) -> str | None
         others = set().union(*(names for other, names in known.items() if other != name))
         telling = {*own} - others if others else {*parsed[name]}
         required = {each.name for each in own.values() if each.default is MISSING}
-        if required <= {*options} <= {*own} and not telling.isdisjoint(options):
+        if required <= {*options} and not telling.isdisjoint(options):
             meant.append(name)
+    meant = [name for name in meant if {*options} <= {*known[name]}] or meant
     return meant[0] if len(meant) == 1 else None
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    """Return names as a list in English."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _options(format: str) -> tuple[DeclaredOption, ...]:

@@ -6,18 +6,24 @@ import os
 from pathlib import Path
 from typing import Any
 
+from sparrow import storage
+from sparrow.core.schema import is_given_name
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
-from sparrow.io.base.registry import COMPRESSION_SUFFIXES, Format, formats, options_of
+from sparrow.io.base.registry import COMPRESSION_SUFFIXES, Format, Writer, formats, options_of
+from sparrow.runtime import progress
 from sparrow.runtime.validation import check_flag, check_path
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
-__all__ = ["export", "unwritten_labels"]
+__all__ = ["export"]
+
+_USUAL_DIMS = {"row", "col", "field", "src", "dst", "obs", "var"}
+"""Names of dimensions that readers assign, which are not missed."""
 
 
 def export(
-    source: Tensor | Bundle,
+    source: Tensor | Bundle | str | os.PathLike[str],
     dst: str | os.PathLike[str],
     format: str | None = None,
     *,
@@ -28,13 +34,13 @@ def export(
 
     Stored elements are streamed, so a tensor may be larger than memory (a .npz file is built in memory). Of shape, fill
     value and types a .npz file keeps all, edge lists the shape, tables the types of their columns. Tables, edge lists
-    and .h5ad files hold labels, other formats coordinates. The write is atomic: a failed or interrupted export leaves
-    what existed.
+    and .h5ad files hold labels, other formats coordinates; a note says what of labels, names of dimensions and the fill
+    value is not written. The write is atomic: a failed or interrupted export leaves what existed.
 
     Parameters
     ----------
     source
-        The tensor; a bundle for libsvm, libffm and alx.
+        The tensor, or the path of a stored one; a bundle for libsvm, libffm and alx.
     dst
         File to create; ``"-"`` is standard output. Text is compressed if the name ends in ``.gz``, ``.zst`` or
         ``.bz2``.
@@ -62,7 +68,7 @@ def export(
     InvalidValueError
         If the format is unknown, or has no such option.
     NotFoundError
-        If the folder does not exist.
+        If the folder does not exist, or ``source`` is a path and nothing is stored there.
     UnsupportedError
         If the format cannot hold the tensor.
 
@@ -76,9 +82,12 @@ def export(
     >>> Path("links.csv").read_text().split()
     ['src,dst,value', '0,1,5', '2,0,6', '2,3,7']
     """
+    if isinstance(source, str | os.PathLike):
+        source = _open(check_path(source, "source"))
     if not isinstance(source, Tensor | Bundle):
         raise UnsupportedError(
-            f"source must be a tensor or a bundle, got {type(source).__name__}: convert it with sp.asarray"
+            f"source must be a tensor or a bundle, got {type(source).__name__}: convert it with sp.asarray, or pass "
+            "the path of a stored one"
         )
     name, overwrite = check_path(dst, "dst"), check_flag("overwrite", overwrite)
     chosen = _format(name, format)
@@ -91,18 +100,38 @@ def export(
     writer = chosen.writer(source, name, **options)
     if name != "-" and not overwrite and get_filesystem(name).is_occupied(name):
         raise ExistsError(f"{name!r} exists: choose another name, or pass overwrite=True to replace it")
-    return writer.write()
+    rows = writer.write()
+    if lost := _unwritten(source, chosen.writer):
+        progress.write_note(f"{name}: {lost}" if name != "-" else lost)
+    return rows
 
 
-def unwritten_labels(source: Tensor | Bundle, dst: str, format: str | None) -> list[str]:
-    """Return the labelled dimensions whose labels a file of the format lacks."""
-    writer = _format(dst, format).writer
-    if writer is None or writer.writes_labels:
-        return []
+def _open(path: str) -> Tensor | Bundle:
+    """Open the tensor or bundle at a path."""
+    if storage.is_bundle(path):
+        return Bundle._from_folder(path, storage.open_bundle(path))
+    return Tensor(storage.open(path))
+
+
+def _unwritten(source: Tensor | Bundle, writer: type[Writer]) -> str:
+    """Return the note on labels, names and fill values that are lost, or ''."""
     # Lines of libsvm begin with the labels of y.
     tensors = [source] if isinstance(source, Tensor) else [each for name, each in source.items() if name != "y"]
-    found = (dim for each in tensors for axis, dim in enumerate(each.dims) if each.labels(axis) is not None)
-    return list(dict.fromkeys(found))
+    axes = [(each, axis, dim) for each in tensors for axis, dim in enumerate(each.dims)]
+    lost = []
+    labelled = dict.fromkeys(dim for each, axis, dim in axes if each.labels(axis) is not None)
+    named = dict.fromkeys(dim for _, _, dim in axes if is_given_name(dim) and dim not in _USUAL_DIMS)
+    if labelled and not writer.writes_labels:
+        lost.append(f"labels of {', '.join(labelled)} are not exported")
+    if named and not writer.writes_dims:
+        names = f"names of dimensions {', '.join(named)}"
+        lost.append(f"nor are {names}" if lost else f"{names} are not exported")
+    if lost:
+        lost = [f"{', '.join(lost)}: csv and parquet contain them"]
+    fills = dict.fromkeys(str(each.fill_value) for each in tensors if each.fill_value != 0)
+    if fills and not writer.writes_fill:
+        lost.append(f"the fill value {', '.join(fills)} is not exported: npz contains it")
+    return "; ".join(lost)
 
 
 def _format(name: str, format: str | None) -> Format:

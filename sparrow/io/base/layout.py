@@ -164,6 +164,8 @@ class TextLayout:
     rows: Sequence[Sequence[str]]
     quoted: bool
     """True if fields are in quotes."""
+    unit: str = "line"
+    """Unit of the source that is a row: ``"line"`` or ``"row"``."""
 
     @cached_property
     def has_decimal_commas(self) -> bool:
@@ -196,6 +198,8 @@ class TextLayout:
         cells = [("column", "values", "examples"), *(column.describe() for column in shown)]
         widths = [max(len(row[k]) for row in cells) for k in range(2)]
         lines = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in cells]
+        count = len(self.rows)
+        lines.insert(0, f"in the first {f'{count} {self.unit}s' if count > 1 else self.unit}:")
         return lines + [f"and {self.width - len(shown)} more columns"] * (self.width > len(shown))
 
     def options(self) -> dict[str, object]:

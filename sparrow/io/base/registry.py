@@ -53,6 +53,7 @@ from sparrow.io.base.suggestion import with_options
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Duplicates as DuplicateRule
 from sparrow.runtime.docs import SharedText
+from sparrow.runtime.validation import check_path
 from sparrow.storage import is_bundle, is_tensor
 from sparrow.storage.fs.filesystem import atomic_write
 from sparrow.storage.fs.remote_file import pin_file_versions
@@ -288,6 +289,7 @@ class Reader(_Options, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_path(self.dst, "dst")
         self.report = Report(self.unit)
         if self.overwrite and self.if_exists == "open":
             raise InvalidValueError("overwrite=True and if_exists='open' exclude each other: pass one of them")
@@ -351,6 +353,10 @@ class Writer(_Options, ABC):
     """True if the format is text, which may be compressed as a whole."""
     writes_labels: ClassVar[bool] = False
     """True if the format holds labels."""
+    writes_dims: ClassVar[bool] = False
+    """True if the format holds names of dimensions."""
+    writes_fill: ClassVar[bool] = True
+    """True if the format holds the fill value, or refuses all but 0."""
 
     @abstractmethod
     def write(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.casting import cast_checked, find_rounded, misfit_message
+from sparrow.core.casting import cast_checked, find_rounded, misfit_message, parse_digits
 from sparrow.io.base.report import Report
 
 __all__ = ["ValueCast"]
@@ -30,6 +30,8 @@ class ValueCast:
     declared: bool
     """True if the caller passed the dtype: integers that a float does not hold are then rounded and counted."""
     report: Report
+    keep: str | None = "pass dtype='int64'"
+    """Way to keep integers that a float does not hold, None if the format has none."""
 
     def __call__(self, given: NDArray[Any]) -> tuple[NDArray[Any], int | None]:
         """Return values in the dtype, and the position of the first that is lost."""
@@ -50,4 +52,9 @@ class ValueCast:
 
     def problem(self, value: Any) -> str:
         """Return the error message for a value that :meth:`__call__` found."""
-        return misfit_message(value, self.dtype)
+        return misfit_message(value, self.dtype, self.keep)
+
+    def problem_of(self, token: str) -> str:
+        """Return the error message for a token that a parser rounded."""
+        number = parse_digits(token)
+        return misfit_message(0 if number is None else number, self.dtype, self.keep)

@@ -24,6 +24,7 @@ from sparrow.io.tabular.options import Columns
 from sparrow.io.tabular.readers import ReadSpec, find_column, open_table
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
+from sparrow.runtime.validation import check_names
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.remote_file import pin_file_versions
 from sparrow.tensor import Tensor
@@ -94,7 +95,9 @@ def read_appended(
                 return collect_table(frame, choose(frame.collect_schema().names()), None)
     sources = _sources(src, folder, "format" in reading)
     given = reading.get("coords")
-    coords = [*kinds] if given is None else [given] if isinstance(given, str) else given
+    if given is not None:
+        check_names("coords", given)
+    coords = [*kinds] if given is None else given
     if not isinstance(coords, Sequence) or len(coords) != len(kinds):
         raise InvalidValueError(
             f"coords must name a column for each of the dimensions {', '.join(kinds)}, got {coords!r}"
@@ -117,7 +120,15 @@ def read_appended(
             places[place] = name
         own_names = [places.get(k, name) for k, name in enumerate(names)]
         named = {dims.get(name, name): name for name in own_names if name in dims or name not in kinds}
-        read[:] = [named[name] for name in choose([*named])]
+        try:
+            read[:] = [named[name] for name in choose([*named])]
+        except LabelError as error:
+            if given is None and "for the dimension" in str(error):
+                example = [*names, *kinds][: len(kinds)]
+                raise LabelError(
+                    f"{error}: pass coords= to name those of the dimensions, as {_spell_coords(example)}"
+                ) from None
+            raise
         return read.copy()
 
     table = open_table(
@@ -132,6 +143,11 @@ def read_appended(
         if hint is not None and hint[1] not in _READING:
             error.problem += ", to sp.ingest.columns, and append the tensor that it stores"
         raise
+
+
+def _spell_coords(names: Sequence[str]) -> str:
+    """Return names of columns as an argument."""
+    return f"coords={[str(name) for name in names]}"
 
 
 def _sources(src: str | os.PathLike[str], folder: str | None, is_format_given: bool) -> list[Source]:

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparrow.core.casting import is_rounded_integer, misfit_message
+from sparrow.core.casting import is_rounded_integer, misfit_message, parse_digits
 from sparrow.errors import IngestError
+from sparrow.interop.conversion import is_number_type
 from sparrow.io.base.layout import digits_as_integer
 from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, TextBlock, compression_of, max_line_bytes, read_blocks
@@ -245,6 +246,8 @@ class CsvReader(TextTableReader):
     choose
         Receives the names of the columns, and returns the options with those to read, and the position of those that
         are named otherwise.
+    unread
+        Receives the names of columns that are not read and whose first rows hold numbers, unless None.
     """
 
     def __init__(
@@ -255,9 +258,10 @@ class CsvReader(TextTableReader):
         advance: Callable[[int], None],
         report: Report,
         choose: Callable[[list[str]], tuple[CsvOptions, Mapping[str, int]]],
+        unread: dict[str, None] | None = None,
     ) -> None:
         super().__init__(source, options, types, advance, report)
-        self._choose = choose
+        self._choose, self._unread = choose, unread
 
     def blocks(self) -> Generator[TextBlock]:
         """Yield blocks in UTF-8, without comments, with one-character separators."""
@@ -301,7 +305,23 @@ class CsvReader(TextTableReader):
             **dict.fromkeys(self.options.floats, pa.float64()), **dict.fromkeys(self.options.integers, pa.int64()),
             **dict.fromkeys(self.options.texts, pa.string()), **self.types
         }  # fmt: skip
+        if self._unread is not None:
+            self._unread.update(dict.fromkeys(self._find_numeric(head)))
         return self._settle(head, cut)
+
+    def _find_numeric(self, head: TextBlock) -> list[str]:
+        """Return the columns that are not read and whose first rows hold numbers."""
+        others = [name for name in self._names if name not in self.options.columns and self._names.count(name) == 1]
+        end = min(len(head.data), _RECORD_BYTES)
+        ends = np.flatnonzero(np.asarray(head.data[:end]) == 10)[: tuning().detection_lines]
+        if not others or not len(ends):
+            return []
+        rows = replace(head, data=head.data[: int(ends[-1]) + 1])
+        try:
+            table = self._fields(rows, others, {}, null_values=_NULLS)
+        except pa.ArrowException:  # a quoted field with line ends, or a damaged line, which is read and reported later
+            return []
+        return [each.name for each in table.schema if is_number_type(each.type)]
 
     def _has_row_names(self, block: TextBlock, options: CsvOptions) -> bool:
         """Return whether names of rows come before the columns that are named."""
@@ -367,7 +387,8 @@ class CsvReader(TextTableReader):
         texts = self._read(block, {**self._fixed, name: pa.string()}).column(name).to_pylist()
         found = [row for row, text in enumerate(texts) if text is not None and is_rounded_integer(text)]
         if found and name not in self.options.floats:
-            problem = misfit_message(int(texts[found[0]]), np.dtype(np.float64)).removeprefix("is ")
+            number = parse_digits(texts[found[0]]) or 0  # never within int64 in all lines, or it would be int64
+            problem = misfit_message(number, np.dtype(np.float64), keep=None).removeprefix("is ")
             line = self._line(block, found[0])
             raise IngestError(f"column {name!r} holds {problem}", block.source.name, line, texts[found[0]].strip())
         self.report.add(rounded=len(found))
@@ -467,7 +488,7 @@ class CsvReader(TextTableReader):
         hint = f"pass text=[{name!r}] to take the column as text"
         problem = f"column {name!r}: {text}; the first rows decide the type of a column: "
         if name not in self.options.coords:
-            problem += "pass dtype='float64' if later values have decimals"
+            problem += "pass dtype='float64' if later values have decimals, or exceed 2^63 - 1"
             return MalformedTextError(problem, block.source.name, line)
         return LateTextError(name, problem + hint, block.source.name, line)
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
+from sparrow.core.casting import MAX_STORED_INTEGER
 from sparrow.core.label_types import is_string_type
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
@@ -605,11 +606,13 @@ class TableIngest:
             return np.zeros(0, dtype)
         if given.dtype.kind not in "biuf":
             raise IngestError(f"values must be numbers, column {name!r} holds {array.type}", batch.source)
-        cast = ValueCast(dtype, self.options.given_dtype is not None, self.options.report)
+        cast = ValueCast(dtype, self.options.given_dtype is not None, self.options.report, keep=None)
         values, unfit = cast(given)
         if unfit is not None:
             mask = pa.array(np.arange(len(given)) == unfit)
             problem = f"out of range for {dtype}: pass dtype='float64'"
+            if dtype == np.uint64 and given[unfit] > MAX_STORED_INTEGER:
+                problem = "out of range for uint64, beyond 2^63 - 1, the largest stored integer: pass dtype='float64'"
             if dtype.kind == "f" and given.dtype.kind in "iu":
                 problem = cast.problem(given[unfit]).removeprefix("is ")
             raise self._error_at(batch, name, array, mask, problem)

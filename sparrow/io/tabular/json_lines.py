@@ -37,6 +37,8 @@ class JsonLinesReader(TextTableReader):
         See :class:`~sparrow.io.tabular.delimited.TextTableReader`.
     choose
         Chooses the columns to read from the members of the first line, instead of those of the options.
+    unread
+        Receives the names of members of the first line that are numbers and are not read, unless None.
     """
 
     def __init__(
@@ -47,9 +49,10 @@ class JsonLinesReader(TextTableReader):
         advance: Callable[[int], None],
         report: Report,
         choose: Callable[[list[str]], list[str]] | None = None,
+        unread: dict[str, None] | None = None,
     ) -> None:
         super().__init__(source, options, types, advance, report)
-        self._choose = choose
+        self._choose, self._unread = choose, unread
         types |= dict.fromkeys(options.floats, pa.float64()) | dict.fromkeys(options.integers, pa.int64())
         types |= dict.fromkeys(options.texts, pa.string())
 
@@ -57,6 +60,11 @@ class JsonLinesReader(TextTableReader):
         """Decide on columns and types, and return the blocks to parse."""
         if self._choose is not None:
             self.options = replace(self.options, columns=self._choose(list(_first_object(first))))
+        if self._unread is not None:
+            members = _first_object(first).items()
+            columns = self.options.columns
+            numbers = (name for name, value in members if isinstance(value, int | float) and name not in columns)
+            self._unread.update(dict.fromkeys(numbers))
         self._paths = _member_paths(first, self.options)
         found = _read(first, self.options, self.types, self._paths, Report())  # it is parsed again, and counted then
         for field in found.data.schema:
@@ -329,7 +337,11 @@ class _Column:
         if self._is_coordinate and is_number and pa.types.is_integer(self._kind):
             problem += f": pass ids={{{self.name!r}: 'str'}} if these are names"
         if not self._is_coordinate and is_number and pa.types.is_floating(self._kind):
-            problem = f"column {self.name!r} is {misfit_message(value, np.dtype(np.float64)).removeprefix('is ')}"
+            problem = f"column {self.name!r} {misfit_message(value, np.dtype(np.float64), keep=None)}"
+            problem = problem.replace(" is an integer", " holds an integer")
+        elif is_number and isinstance(value, int) and not -(2**63) <= value < 2**63 and not self._is_coordinate:
+            beyond = "beyond 2^63 - 1, the largest" if value > 0 else "below -2^63, the smallest"
+            problem = f"column {self.name!r} holds an integer {beyond} stored integer: pass dtype='float64'"
         elif not self._is_coordinate and is_number and pa.types.is_integer(self._kind):
             problem += ": pass dtype='float64' if later values have decimals"
         return IngestError(problem, file, line, token)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from sparrow import storage
 from sparrow.core.schema import MAX_DIMENSION_SIZE, check_dims, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
+from sparrow.interop.conversion import describe_unread
 from sparrow.io.base.coo_writer import check_disk_space
 from sparrow.io.base.layout import COLUMN_OPTIONS, TextLayout, dense_rows, json_list_command, json_options
 from sparrow.io.base.registry import (
@@ -42,6 +43,7 @@ from sparrow.io.tabular.ingest import IMAGINARY_COLUMN, TableFacts, TableIngest,
 from sparrow.io.tabular.readers import Advance, ReadSpec, TableSource, constants_of, iter_files, open_table, read_head
 from sparrow.runtime import progress
 from sparrow.runtime.progress import bar
+from sparrow.runtime.validation import check_names
 from sparrow.tensor import Tensor
 
 __all__ = ["FORMATS", "Columns"]
@@ -69,7 +71,8 @@ class Columns(Reader):
         Columns of the coordinates, in the order of the dimensions: names, or numbers counted from 0 where a name is
         missing or repeated. In JSON lines, Parquet and Arrow ``user.id`` is the member ``id`` of the object ``user``.
     value
-        Column of the values; None if each row is an element of value 1. Each of several columns becomes a tensor of a
+        Column of the values; None if each row is an element of value 1, whatever the columns: a note names the numeric
+        ones that are not read, ``"value"`` included. Each of several columns becomes a tensor of a
         bundle, by its name, with common labels and shape. A column ``value_im`` beside ``value``, as exports of complex
         tensors write it, is its imaginary part.
     shape
@@ -210,6 +213,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_names("coords", self.coords)
         self.coord_names = _spell_columns(self.coords)
         values = () if self.value is None else _spell_columns(self.value)
         self.value_name = values[0] if isinstance(self.value, str | int) else None
@@ -344,6 +348,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
             complex_columns=("value", IMAGINARY_COLUMN) if self.value_name == "value" and values else None,
             report=self.report,
             resolved=self.resolved,
+            unread={} if self.value is None and self.duplicates != "count" else None,
         )
 
     def is_bounded(self, dim: int) -> bool:
@@ -427,10 +432,8 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
                         raise ingest.locate_duplicate(error, batches) from None
         if not rows and isinstance(self.src, str | os.PathLike | list | tuple):
             warnings.warn(f"{table.name}: there are no rows", stacklevel=2)
-        if self.value is None and self.duplicates != "count" and "value" in query.seen.difference(query.columns):
-            progress.write_note(
-                f"{table.name}: every value is 1, the column 'value' was not read: pass value='value' to read it"
-            )
+        if query.unread:
+            self.report.note(f"{table.name}: {describe_unread([*query.unread])}")
         return os.fspath(self.dst)
 
 
@@ -450,7 +453,7 @@ def _file_layout(path: str) -> TextLayout | None:
         return None
     columns = [table.column(field.name).to_pylist() for field in plain]
     texts = [["" if value is None else str(value) for value in column] for column in columns]
-    return TextLayout(",", tuple(field.name for field in plain), [*zip(*texts, strict=True)], False)
+    return TextLayout(",", tuple(field.name for field in plain), [*zip(*texts, strict=True)], False, "row")
 
 
 def _file_command(path: str) -> str:
@@ -489,7 +492,7 @@ def _detect_folder(sample: Sample) -> None:
         head = frame.head(20).collect().to_arrow()
     names = tuple(head.column_names)
     texts = [["" if value is None else str(value) for value in column.to_pylist()] for column in head.columns]
-    layout = TextLayout(",", names, [*zip(*texts, strict=True)], False)
+    layout = TextLayout(",", names, [*zip(*texts, strict=True)], False, "row")
     raise _name_columns("this is a Delta table", sample, columns_options(layout), layout.table())
 
 

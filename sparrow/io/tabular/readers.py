@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.array_validation import check_arrow
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, UnsupportedError
+from sparrow.interop.conversion import is_number_type
 from sparrow.interop.labelled_objects import frame_to_table, is_frame
 from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, folder_path, open_sources, total_size
@@ -51,8 +52,8 @@ class ReadSpec:
     csv: CsvOptions | None = None
     """Options of CSV and JSON lines."""
     format: str | None = None
-    seen: set[str] = field(default_factory=set, compare=False)
-    """Names of all columns, read or not."""
+    unread: dict[str, None] | None = field(default=None, compare=False)
+    """Receives the names of numeric columns that are not read, as far as the first rows tell; None to ignore them."""
     choose: Callable[[Sequence[str]], list[str]] | None = None
     """Chooses the columns to read from all of them, instead of ``columns``."""
     complex_columns: tuple[str, str] | None = None
@@ -84,7 +85,6 @@ class ReadSpec:
             and self.complex_columns[1] not in found.columns
         ):
             found = found._with_columns([*found.columns, self.complex_columns[1]], self.complex_columns)
-        found.seen.update(names)
         positions = {}
         for name in found.columns:
             times = list(names).count(name)
@@ -115,6 +115,17 @@ class ReadSpec:
         if pick is not None:
             return replace(self, choose=lambda own: [name for name in pick([*own, *names]) if name not in names])
         return self._with_columns([name for name in self.columns if name not in names]) if names else self
+
+    def note_unread(self, schema: pa.Schema) -> None:
+        """Keep the names of the numeric columns of a table that are not read."""
+        if self.unread is None:
+            return
+        places = {*self.positions.values()}
+        self.unread.update(
+            (each.name, None)
+            for place, each in enumerate(schema)
+            if each.name not in self.columns and place not in places and is_number_type(each.type)
+        )
 
     def _with_columns(self, columns: list[str], floats: Sequence[str] = ()) -> ReadSpec:
         form = self.csv
@@ -197,6 +208,8 @@ def open_table(src: Any, spec: ReadSpec) -> TableSource:
     kind = type(src).__name__
     if isinstance(src, duckdb.DuckDBPyRelation):
         spec = spec.restrict_to(list(src.columns), None)
+        if spec.unread is not None:
+            spec.note_unread(src.limit(0).to_arrow_table().schema)
         names = {name: src.columns[place] for name, place in spec.positions.items()}
         wanted = ", ".join(f"{quote_name(names.get(name, name))} as {quote_name(name)}" for name in spec.columns)
         return TableSource(
@@ -204,6 +217,8 @@ def open_table(src: Any, spec: ReadSpec) -> TableSource:
         )
     if kind == "LazyFrame" and hasattr(src, "collect_batches"):
         spec = spec.restrict_to(src.collect_schema().names(), None)
+        if spec.unread is not None:
+            spec.note_unread(src.collect_schema().to_frame().to_arrow().schema)
         frames, plain = _project(src, spec), replace(spec, positions={})
         return TableSource(
             kind,
@@ -235,6 +250,8 @@ def _delta(folder: str, spec: ReadSpec) -> Generator[TableBatch]:
     """Yield the rows of a Delta table of another tool."""
     with delta_table(folder) as frame:
         found = spec.restrict_to(frame.collect_schema().names(), folder)
+        if found.unread is not None:
+            found.note_unread(frame.collect_schema().to_frame().to_arrow().schema)
         frames = _project(frame, found).collect_batches(chunk_size=tuning().batch_rows)
         batches = (batch for each in frames for batch in pa.table(each).to_batches())
         for batch in _stream(batches, replace(found, positions={})):
@@ -249,7 +266,9 @@ def _restrict(spec: ReadSpec, schema: pa.Schema, file: str | None) -> ReadSpec:
             yield f"{field.name}.{inner.name}"
             yield from members(inner.with_name(f"{field.name}.{inner.name}"))
 
-    return spec.restrict_to(schema.names, file, [name for field in schema for name in members(field)])
+    found = spec.restrict_to(schema.names, file, [name for field in schema for name in members(field)])
+    found.note_unread(schema)
+    return found
 
 
 def _select(batch: pa.RecordBatch, spec: ReadSpec) -> pa.RecordBatch:
@@ -371,7 +390,8 @@ def _csv(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance:
         return found.csv, found.positions
 
     try:
-        with closing(CsvReader(source, spec.csv, types, advance, spec.report, choose).batches()) as found:
+        reader = CsvReader(source, spec.csv, types, advance, spec.report, choose, spec.unread)
+        with closing(reader.batches()) as found:
             for each in found:
                 yield TableBatch(each.data, source.name, row, each.line_of)
                 row += each.data.num_rows
@@ -393,7 +413,8 @@ def _json(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance
         def choose(own: Sequence[str]) -> list[str]:
             return [*spec.columns, *(name for name in own if name == halves[1])]
 
-    with closing(JsonLinesReader(source, spec.csv, types, advance, spec.report, choose).batches()) as found:
+    reader = JsonLinesReader(source, spec.csv, types, advance, spec.report, choose, spec.unread)
+    with closing(reader.batches()) as found:
         for each in found:
             yield TableBatch(each.data, source.name, row, each.line_of)
             row += each.data.num_rows
@@ -422,7 +443,8 @@ def _parquet(path: str, total: int, spec: ReadSpec, advance: Advance) -> Iterato
     with get_filesystem(path).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
         spec = _restrict(spec, file.schema_arrow, path)
         rows = max(file.metadata.num_rows, 1)
-        for batch in file.iter_batches(tuning().batch_rows, columns=spec.columns):
+        names = None if spec.positions else spec.columns  # which _select counts among all
+        for batch in file.iter_batches(tuning().batch_rows, columns=names):
             yield _select(batch, spec)
             advance(total * batch.num_rows // rows)
 

@@ -27,6 +27,8 @@ class TableWriter(Writer):
     labels: Annotated[bool, Option("Write labels, or coordinates.", flag="--labels/--numbers")] = True
 
     writes_labels: ClassVar[bool] = True
+    writes_dims: ClassVar[bool] = True
+    writes_fill: ClassVar[bool] = False
     delimiter: ClassVar[str] = ","
     quoting: ClassVar[str] = "needed"
     title: ClassVar[str] = "comma-separated text"

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.casting import is_rounded_integer
+from sparrow.core.casting import is_rounded_integer, misfit_message, parse_digits
 from sparrow.errors import IngestError
 from sparrow.io.base.foreign import reject_foreign
 from sparrow.io.base.layout import is_number, json_list_command, json_options
@@ -327,7 +327,7 @@ class EdgeParser:
         if not self._value_cast.accepts_rounded(facts[kernels.INEXACT_WEIGHTS]):
             line, text = self.find_line(block, facts[kernels.INEXACT_AT])
             token = self.split(text)[2]
-            raise IngestError(f"the weight {self._value_cast.problem(0)}", block.source.name, line, token)
+            raise IngestError(f"the weight {self._value_cast.problem_of(token)}", block.source.name, line, token)
         self.report.add(comments=facts[kernels.COMMENTS], rewritten=facts[kernels.REWRITTEN])
         with self._counting:
             self.count += len(parsed.src)
@@ -423,6 +423,11 @@ class EdgeParser:
             raise IngestError(problem, parsed.block.source.name, line, self.split(text)[2])
         return values
 
+    def _large_weight(self, token: str | None) -> str:
+        """Return the error message for a weight, an integer beyond int64."""
+        number = parse_digits(token or "") or 2**63
+        return misfit_message(number, np.dtype(np.uint64 if self.given == np.uint64 else np.int64))
+
     def _error(self, parsed: ParsedEdges) -> IngestError:
         from sparrow.kernels.parse import edge_lines as kernels
 
@@ -442,10 +447,10 @@ class EdgeParser:
             kernels.LARGE_ID: "the id is beyond 2^63 - 1: pass ids='str' to take ids as names",
             kernels.NEGATIVE: "the id is negative: pass ids='str' to take ids as names",
             kernels.ONE_COLUMN: f"an edge needs two ids{named}",
-            kernels.BAD_WEIGHT: "the weight must be an integer: omit dtype= to read float64"
+            kernels.BAD_WEIGHT: "the weight must be an integer: omit dtype= or pass dtype='float64' to read decimals"
             if is_integer
             else f"the weight must be a number{_OF_TABLES if len(self.split(line)) > 3 else named}",
-            kernels.LARGE_WEIGHT: "the weight does not fit int64: omit dtype= to read float64",
+            kernels.LARGE_WEIGHT: f"the weight {self._large_weight(token)}",
             kernels.MIXED: "the line has a weight, unlike those above: give all lines one, or none"
             if parsed.weighted == 0
             else "the line has no weight, unlike those above: give all lines one, or none",

@@ -619,7 +619,8 @@ def _ask(sample: Sample) -> IngestError:
     if layout is None:
         widths = Counter(len(split_words(line, ",")) for line in sample.data)
         table = [
-            f"{count:,} {'lines' if count > 1 else 'line'} of {width} words" for width, count in sorted(widths.items())
+            f"{count:,} {'lines' if count > 1 else 'line'} of {width} {'words' if width > 1 else 'word'}"
+            for width, count in sorted(widths.items())
         ]
         odd = min(sample.data, key=lambda line: (widths[len(split_words(line, ","))], len(split_words(line, ","))))
         problem = "the lines have no common layout, so that no format is likely; name it if there is one"

@@ -91,7 +91,7 @@ class Libffm(Reader):
         names = [source.name for source in sources]
         with storage.stage_folder(self.dst, self.overwrite) as folder, closing(read_blocks(sources)) as text:
             dtype = check_dtype("float64" if self.dtype is None else self.dtype)
-            samples = _Samples(ValueCast(dtype, self.dtype is not None, self.report))
+            samples = _Samples(ValueCast(dtype, self.dtype is not None, self.report, keep=None))
             with bar("reading libffm text", total_size(sources)) as advance:
 
                 def items() -> Iterator[tuple[TextBlock, int]]:
@@ -184,7 +184,9 @@ class _Samples:
                 first_rounded, rounded = min(k, first_rounded) if rounded else k, rounded + 1
         self._cast.report.add(comments=comments)
         if not self._cast.accepts_rounded(rounded):
-            raise _feature_error(block, first_rounded, f"the value {self._cast.problem(0)}")
+            error = _feature_error(block, first_rounded, "the value")
+            error.problem += f" {self._cast.problem_of((error.token or '').rpartition(':')[2])}"
+            raise error
         found, unfit = self._cast(values[:count])
         if unfit is not None:
             raise _feature_error(block, unfit, f"the value {self._cast.problem(values[unfit])}")

@@ -110,7 +110,11 @@ class MatrixMarket(NumberLinesReader):
             )
         if matrix.layout.values == 1 and dtype.kind in "fc":  # integers beyond int64 are read as floats
             matrix = replace(matrix, layout=replace(matrix.layout, dtype=np.dtype(np.float64)))
-        cast = ValueCast(dtype, self.dtype is not None, self.report)
+        elif matrix.layout.values == 1 and matrix.layout.dtype.kind in "iu" and dtype.kind in "iu":
+            is_unsigned = dtype == np.uint64 or (dtype.kind == "u" and matrix.layout.dtype.kind == "u")
+            read = np.dtype(np.uint64 if is_unsigned else np.int64)
+            matrix = replace(matrix, layout=replace(matrix.layout, dtype=read))
+        cast = ValueCast(dtype, self.dtype is not None, self.report, "declare the field integer")
         return _Entries(matrix, cast, self.fill_value, name), dims, {"symmetry": matrix.symmetry}
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.casting import is_rounded_integer
+from sparrow.core.casting import is_rounded_integer, misfit_message, parse_digits
 from sparrow.core.schema import Schema
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.coo_writer import write_coo
@@ -209,7 +209,8 @@ def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
         integers.reshape(-1)[read[:, 0]] = 0  # beyond int64, parsed below
         if (negative := integers[:count, 0] < 0).any():
             number, text = find_line(block, int(np.argmax(negative)))
-            raise IngestError("the value is negative, but the field is unsigned", block.source.name, number, text)
+            problem = f"the value is negative, and {layout.dtype} is unsigned: pass dtype='int64'"
+            raise IngestError(problem, block.source.name, number, text)
     numbers: NDArray[Any] = integers.view(np.uint64) if layout.dtype.kind == "u" else integers if is_integer else floats
     for k, start in read.tolist():
         token = split_words(block.text(start, start + 1000))[0]
@@ -234,7 +235,7 @@ def _read(block: TextBlock, layout: LineLayout, start: int, token: str) -> Any:
     number = int(token)
     if layout.dtype.kind == "u" and 0 <= number < 2**64:
         return np.uint64(number)
-    problem = f"the value does not fit {layout.dtype}: pass dtype='float64'"
+    problem = f"the value {misfit_message(number, layout.dtype)}"
     raise IngestError(problem, block.source.name, block.line_at(start), token)
 
 
@@ -274,12 +275,18 @@ def cast_lines(block: TextBlock, layout: LineLayout, parsed: ParsedLines, cast: 
     problem = "" if unfit is None else cast.problem(parsed.values[unfit])
     if parsed.rounded and cast.dtype.kind in "iu":
         unfit = parsed.first_rounded
-        problem = "is beyond 2^53, up to which files of reals hold integers: declare the field integer, if it is"
+        problem = "is beyond 2^53, up to which files of reals hold integers: declare the field integer, if it is, or "
+        problem += "pass dtype='float64' to round"
     elif unfit is None and not cast.accepts_rounded(parsed.rounded):
-        unfit, problem = parsed.first_rounded, cast.problem(0)
+        unfit, problem = parsed.first_rounded, ""
     if unfit is not None:
         number, text = find_line(block, unfit)
-        raise IngestError(f"the value {problem}", block.source.name, number, split_words(text)[layout.coords])
+        token = split_words(text)[layout.coords]
+        beyond = (written := parse_digits(token)) is not None and not -(2**63) <= written < 2**63
+        if beyond and parsed.rounded and cast.dtype.kind in "iu":
+            problem = cast.problem(written)
+        problem = problem or cast.problem_of(token)
+        raise IngestError(f"the value {problem}", block.source.name, number, token)
     return found
 
 
