@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 SIZE = re.compile(r"(\d+(?:\.\d+)?) (bytes|kB|MB|GB)\b")
+TIME = re.compile(r"\d+\.\d+ s\b")
 UNITS = {"bytes": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
@@ -34,8 +35,26 @@ def _is_open(typed: str) -> bool:
     return typed.count('"') % 2 == 1 or typed.endswith("\\")
 
 
-def compare_output(actual: str, shown: str, typed: str) -> None:
-    """Compare output with the page; sizes in bytes may differ by 10 %."""
+def compare_output(actual: str, shown: str, typed: str, notes: str = "") -> None:
+    """Compare output with the page; sizes in bytes may differ by 10 %, and times.
+
+    Parameters
+    ----------
+    actual
+        Standard output.
+    shown
+        Output on the page: both streams, as a terminal shows them.
+    typed
+        The command.
+    notes
+        Standard error.
+    """
+    lines = shown.splitlines()
+    for note in notes.splitlines():
+        same = [k for k, line in enumerate(lines) if TIME.sub("# s", line) == TIME.sub("# s", note)]
+        assert same, f"{typed}: the page must show {note!r}"
+        del lines[same[0]]
+    shown = "\n".join(lines)
     assert SIZE.sub("#", actual).rstrip() == SIZE.sub("#", shown).rstrip(), typed
     sizes = ([float(n) * UNITS[unit] for n, unit in SIZE.findall(text)] for text in (actual, shown))
     for found, expected in zip(*sizes, strict=True):

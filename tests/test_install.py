@@ -77,15 +77,15 @@ def environment(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.C
 
 def run_session(commands: list[tuple[str, str]], folder: Path, environment: dict[str, str]) -> None:
     """Run commands in one shell and compare their output with the output shown."""
-    script = "\n".join(["set -eu", *(f"printf '\\036'\n{typed}" for typed, _ in commands)])
+    script = "\n".join(["set -eu", *(f"printf '\\036' | tee /dev/fd/2\n{typed}" for typed, _ in commands)])
     run = subprocess.run(
         ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-    outputs = run.stdout.split("\036")[1:]
+    outputs, notes = (text.split("\036")[1:] for text in (run.stdout, run.stderr))
     assert run.returncode == 0, f"{commands[len(outputs) - 1][0]}\n{run.stdout}\n{run.stderr}"
-    for (typed, expected), actual in zip(commands, outputs, strict=True):
+    for (typed, expected), actual, told in zip(commands, outputs, notes, strict=True):
         if expected.strip():
-            compare_output(actual, expected, typed)
+            compare_output(actual, expected, typed, told if typed.startswith("sparrow ") else "")
 
 
 @pytest.fixture(scope="module")

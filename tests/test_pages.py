@@ -125,7 +125,7 @@ def test_sessions(page: str, command: Path, tmp_path: Path, monkeypatch: pytest.
         run = subprocess.run(typed, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
         assert run.returncode == 0, run.stderr
         if output.strip():
-            compare_output(run.stdout, output, typed)
+            compare_output(run.stdout, output, typed, run.stderr)
 
 
 def test_pages_have_sessions() -> None:

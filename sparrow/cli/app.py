@@ -18,7 +18,8 @@ import typer
 
 from sparrow.cli.arguments import QUERY_THREAD
 from sparrow.cli.lazy import LazyCommand, LazyGroup
-from sparrow.cli.spelling import Program
+from sparrow.cli.spelling import Program, respelled_errors
+from sparrow.cli.tables import terminal_width, wrap_line
 from sparrow.runtime.events import emit
 from sparrow.runtime.foreign_errors import is_interrupt
 
@@ -67,6 +68,29 @@ class _Verbs(LazyGroup):
         if len(args) == 2 and args[0] in ("--show-completion", "--install-completion"):
             _complete(args[1], args[0] == "--install-completion")
         return super().parse_args(ctx, args)
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Parse the arguments of the program."""
+        with _wrapped_usage():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        with _wrapped_usage():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _wrapped_usage() -> Iterator[None]:
+    """Wrap messages on wrong usage on a terminal."""
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):
+            prefix = "Error: "
+            text = _wrap(prefix + error.format_message()).removeprefix(prefix)
+            vars(error)["format_message"] = lambda: text
+        raise
 
 
 def _add(module: str, app: typer.Typer) -> None:
@@ -119,6 +143,8 @@ def general(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Write the version.")
     ] = False,
+    *,
+    context: typer.Context,
 ) -> None:
     """Sparse tensors on disk: slice, query and multiply without loading them.
 
@@ -138,10 +164,11 @@ def general(
         if engine is not None:
             import sparrow.engines  # noqa: F401 - the names
 
-        settings.config(
-            memory_limit=memory_limit, threads=threads, temp_directory=temp_directory, progress=progress, engine=engine,
-            cluster=cluster, scratch=scratch,
-        )  # fmt: skip
+        with respelled_errors(context.command.params):
+            settings.config(
+                memory_limit=memory_limit, threads=threads, temp_directory=temp_directory, progress=progress,
+                engine=engine, cluster=cluster, scratch=scratch,
+            )  # fmt: skip
 
 
 def program() -> typer.Typer:
@@ -279,6 +306,12 @@ def _format_error(error: Exception) -> str:
 
 def _print_error(text: str) -> None:
     try:
-        print(f"sparrow: {text}", file=sys.stderr)
+        print(_wrap(f"sparrow: {text}"), file=sys.stderr)
     except OSError:
         return
+
+
+def _wrap(text: str) -> str:
+    """Wrap lines for standard error; indented ones are commands and stay as they are."""
+    width = terminal_width(sys.stderr)
+    return "\n".join(line if line.startswith("  ") else wrap_line(line, width) for line in text.split("\n"))

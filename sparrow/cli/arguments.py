@@ -81,8 +81,8 @@ def parse_index(text: str) -> Any:
         return _evaluate_index(tree.slice)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         raise typer.BadParameter(
-            f"{text!r} is not an index: use integers, slices, '...', None and lists, such as '5:9, ...' or "
-            "'[0, 2], ::-1'"
+            "an index must be integers, slices, '...', None and lists, such as '5:9, ...' or '[0, 2], ::-1', "
+            f"got {text!r}"
         ) from None
 
 

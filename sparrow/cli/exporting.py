@@ -42,7 +42,10 @@ def add_to(app: typer.Typer) -> None:
         ),
         (
             "format",
-            Annotated[names | None, typer.Option(help="Format of the file. [default: by its suffix]")],
+            Annotated[
+                names | None,
+                typer.Option(metavar="FORMAT", help=f"{', '.join(written)}. [default: by the suffix]"),
+            ],
             None,
         ),
         (

@@ -209,7 +209,7 @@ def list_option(way: Literal["reader", "writer"]) -> Any:
                 for each in declarations().formats
                 if getattr(each, way) is not None
             ]
-            write_table(rows, ("format", "content", "suffixes"))
+            write_table(rows, ("format", "content", "suffixes"), folds=True)
             raise typer.Exit
 
     return typer.Option("--list", callback=show, is_eager=True, help="List the formats and exit.")

@@ -273,7 +273,7 @@ def _parse_node(text: str) -> int:
         return int(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is not a node: nodes of this graph have no text labels, so give an integer"
+            f"a node must be an integer, as nodes of this graph have no text labels, got {text!r}"
         ) from None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 __all__ = ["Command", "Group", "suggest_flags"]
@@ -26,6 +28,10 @@ class Command(TyperCommand):
                 vars(error)["possibilities"] = close or error.possibilities
             raise
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the line of usage."""
+        return [_spell_usage(piece) for piece in super().collect_usage_pieces(ctx)]
+
 
 def suggest_flags(word: str, flags: Collection[str]) -> list[str]:
     """Return the option that is meant by an unknown one, if there is one like it."""
@@ -43,6 +49,19 @@ class Group(TyperGroup):
         """Parse the arguments of the group."""
         _skip_validation(self, ctx)
         return super().parse_args(ctx, args)
+
+
+def _spell_usage(piece: str) -> str:
+    """Return an argument in a line of usage: PATH, [INDEX], or [ROW]... for several.
+
+    typer puts braces around what is required, and brackets around those that a metavar has already.
+    """
+    if piece.startswith("{"):
+        return piece.replace("{", "").replace("}", "")
+    own = re.fullmatch(r"\[(\[.*|.*\.\.\.)\](?:\.\.\.)?", piece)
+    if own is None:
+        return piece
+    return own[1] if own[1].startswith("[") else f"[{own[1]}]"
 
 
 def _skip_validation(command: Any, ctx: Any) -> None:
@@ -68,7 +87,35 @@ def _process_value(param: Any, validate: Callable[[Any, Any], Any], ctx: Any, va
     elif kind.annotation == list[str]:
         found = list(value)
     else:
-        return validate(ctx, value)
+        try:
+            return validate(ctx, value)
+        except typer.BadParameter as error:
+            error.message = _spell_expected(error.message, value)
+            raise
     if param.required and param.value_is_missing(found):
         return validate(ctx, value)  # raises
     return found if param.callback is None else param.callback(ctx, param, found)
+
+
+_EXPECTED = {
+    r"Input should be a valid integer.*": "must be an integer",
+    r"Input should be a valid number.*": "must be a number",
+    r"Input should be a finite number": "must be finite",
+    r"Input should be greater than or equal to (.*)": r"must be at least \1",
+    r"Input should be less than or equal to (.*)": r"must be at most \1",
+    r"(?:Value error, )?.* is not one of (.*?)\.?": r"must be one of \1",
+}
+"""Messages of validation, as regular expressions, and what they expect."""
+
+
+def _spell_expected(message: str, value: Any) -> str:
+    """Return the message of a value that failed validation."""
+    for pattern, expected in _EXPECTED.items():
+        found = re.fullmatch(pattern, message, re.DOTALL)
+        if found is not None:
+            return f"{found.expand(expected)}, got {value if _is_number(value) else repr(value)}"
+    return message.removeprefix("Value error, ")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or re.fullmatch(r"-?\d+(\.\d*)?", str(value)) is not None

@@ -21,7 +21,7 @@ from sparrow.cli.arguments import (
     parse_index,
     write_json,
 )
-from sparrow.cli.tables import write_table
+from sparrow.cli.tables import terminal_width, wrap_line, write_explained, write_table
 
 if TYPE_CHECKING:
     from sparrow.tensor import Tensor
@@ -83,7 +83,7 @@ def info(path: StoredPath, as_json: AsJson = False) -> None:
             "version": str(fact["version"]),
         }
         for name, text in lines.items():
-            print(f"{name:<11}{text}")
+            print(wrap_line(f"{name:<11}{text}", terminal_width(), 11))
 
 
 def _describe(tensor: Tensor) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def show(
             (*(at if names is None else names[at].as_py() for at, names in zip(row, labels, strict=False)), row[-1])
             for row in rows
         ]
-        write_table(named, (*tensor.dims, "value"))
+        write_table(named, (*tensor.dims, "value"), empty="no entries")
     if more:
         typer.echo(f"the first {head} of {part.nnz:,} entries; --head 0 writes all", err=True)
 
@@ -224,7 +224,7 @@ def explain(
     part = open_one(path)[parse_index(index)]
     if not isinstance(part, Tensor):
         raise typer.BadParameter(f"{index!r} is one element, which is read at once: pass a slice, such as '5:6'")
-    print(part.explain(analyze))
+    write_explained(part.explain(analyze))
 
 
 def multiply(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ import typer
 
 from sparrow.cli.parsing import Command, Group
 
-__all__ = ["Program", "respell"]
+__all__ = ["Program", "respell", "respelled_errors"]
 
 
 class _Command(Command):
@@ -22,24 +22,15 @@ class _Command(Command):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        from sparrow.errors import IngestError, SparrowError
         from sparrow.runtime.progress import respelled_notes
 
-        flags = {
-            option.name: (option.opts[0], option.secondary_opts[0] if option.secondary_opts else None)
-            for option in self.params
-            if option.name and option.opts[0].startswith("--")
-        }
-        try:
-            with respelled_notes(partial(_respell_note, flags=flags)), _respelled_warnings(flags):
-                return super().invoke(ctx)
-        except IngestError as error:
-            error.problem = respell(error.problem, flags)
-            raise
-        except SparrowError as error:
-            if error.args and isinstance(error.args[0], str):
-                error.args = (respell(error.args[0], flags), *error.args[1:])
-            raise
+        flags = _flags(self.params)
+        with (
+            respelled_errors(self.params),
+            respelled_notes(partial(_respell_note, flags=flags)),
+            _respelled_warnings(flags),
+        ):
+            return super().invoke(ctx)
 
 
 class Program(typer.Typer):
@@ -51,6 +42,31 @@ class Program(typer.Typer):
     def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
         """Return a decorator that makes a command of a function."""
         return super().command(name, cls=_Command, **options)
+
+
+@contextmanager
+def respelled_errors(params: Iterable[Any]) -> Iterator[None]:
+    """Raise the errors of a block with options in place of arguments."""
+    from sparrow.errors import IngestError, SparrowError
+
+    try:
+        yield
+    except IngestError as error:
+        error.problem = respell(error.problem, _flags(params))
+        raise
+    except SparrowError as error:
+        if error.args and isinstance(error.args[0], str):
+            error.args = (respell(error.args[0], _flags(params)), *error.args[1:])
+        raise
+
+
+def _flags(params: Iterable[Any]) -> dict[str, tuple[str, str | None]]:
+    """Return the options of a command, by the arguments they set."""
+    return {
+        option.name: (option.opts[0], option.secondary_opts[0] if option.secondary_opts else None)
+        for option in params
+        if option.name and option.opts[0].startswith("--")
+    }
 
 
 @contextmanager
@@ -70,7 +86,7 @@ def _respelled_warnings(flags: Mapping[str, tuple[str, str | None]]) -> Iterator
 
 _RENAMED_OPTIONS = {"version": "at"}
 """Options by the arguments they set, where the names differ."""
-_VERBS = {"add_order": "orders"} | {
+_VERBS = {"add_order": "orders --add"} | {
     name: name for name in ("append", "compact", "history", "resize", "restore", "vacuum", "verify")
 }
 _PYTHON_ONLY = (
@@ -78,6 +94,7 @@ _PYTHON_ONLY = (
     (r"sp\.open\(('[^']*'), version=(\d+)\)\.save\(\.\.\., overwrite=True\) brings it back",
      r"sparrow export \1 FILE --at \2 writes it to a file"),
     (r"sp\.ingest\(src, dst\)", "sparrow ingest SRC DST"),
+    (r"sp\.datasets\.list\(\)", "sparrow datasets"),
     (r"\b(sp\.ingest\.\w+ does with) (\w+)=True", r"\1 --\2"),
     (r", or A\.refill\(0\)|; see refill\(\)|: put\(\) writes it", ""),
     (r"add them with set_labels\(\), or map", "map"),

@@ -65,9 +65,12 @@ def train(
 
     \b
     Examples:
-      sparrow train logistic a9a.sparrow --epochs 5 --validate a9a.t.sparrow --out model.sparrow
-      sparrow train linear prices.sparrow --optimizer sgd --lr 0.01 --validate 0.1 --patience 3
-      sparrow train fm ratings.sparrow --factors 16 --checkpoint kept --out model.sparrow
+      sparrow train logistic a9a.sparrow --epochs 5 \\
+          --validate a9a.t.sparrow --out model.sparrow
+      sparrow train linear prices.sparrow --optimizer sgd --lr 0.01 \\
+          --validate 0.1 --patience 3
+      sparrow train fm ratings.sparrow --factors 16 --checkpoint kept \\
+          --out model.sparrow
     """
     from sparrow.kernels.jit import warmup
     from sparrow.models.parquet_files import check_absent

@@ -28,9 +28,10 @@ _APPEND = """Add entries in one commit; columns go by the names of dimensions, a
 
 \b
 Examples:
-  sparrow append ratings.sparrow 2026-11-22.csv --value stars --duplicates last
+  sparrow append ratings.sparrow new.csv --value stars --duplicates last
   zcat *.csv.gz | sparrow append ratings.sparrow - --value stars
-  sparrow append ratings.sparrow new.dat --format csv --delimiter :: --no-header --coords c0,c1 --value c2
+  sparrow append ratings.sparrow new.dat --format csv --delimiter :: \\
+      --no-header --coords c0,c1 --value c2
   sparrow append ratings.sparrow more.sparrow
 """
 
@@ -86,7 +87,7 @@ def resize(
     try:
         sizes = [int(size.replace("_", "")) for size in shape.strip("()").split(",") if size.strip()]
     except ValueError:
-        raise typer.BadParameter(f"{shape!r} is not a shape: pass {tensor.ndim} sizes, such as 1000,1000") from None
+        raise typer.BadParameter(f"SHAPE must be {tensor.ndim} sizes, such as 1000,1000, got {shape!r}") from None
     before = tensor.nnz
     tensor.resize(sizes)
     gone = f" of {before:,}" if tensor.nnz < before else ""
@@ -119,7 +120,7 @@ def files(
         (name, file.rows, file.bytes, ", ".join(map(str, file.first)), ", ".join(map(str, file.last)))
         for name, file in zip(names, found, strict=True)
     ]
-    write_table(rows, ("file", "rows", "bytes", "first", "last"))
+    write_table(rows, ("file", "rows", "bytes", "first", "last"), empty="no data files")
 
 
 def _shorten(names: list[str]) -> list[str]:
@@ -155,7 +156,9 @@ def orders(
     if as_json:
         write_json([{"order": dims, "files": files, "bytes": nbytes} for dims, files, nbytes in rows])
         return
-    write_table([(", ".join(dims), files, nbytes) for dims, files, nbytes in rows], ("order", "files", "bytes"))
+    write_table(
+        [(", ".join(dims), files, nbytes) for dims, files, nbytes in rows], ("order", "files", "bytes"), folds=True
+    )
 
 
 def _parse_order(text: str, dims: tuple[str, ...]) -> list[int]:
@@ -167,7 +170,7 @@ def _parse_order(text: str, dims: tuple[str, ...]) -> list[int]:
         elif word.isdigit():
             out.append(int(word))
         else:
-            raise typer.BadParameter(f"{word!r} is not a dimension: there are {', '.join(dims)}")
+            raise typer.BadParameter(f"sort orders must be of dimensions {', '.join(dims)}, got {word!r}")
     return out
 
 

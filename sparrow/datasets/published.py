@@ -66,8 +66,8 @@ def describe(name: str) -> dict[str, Any]:
     about = shipped_descriptions().get(name) or read_descriptions().get(name)
     if about is None:
         raise LabelError(
-            f"no data set {name!r}: there are {', '.join(names())}; "
-            f"and to fetch {', '.join(sorted(read_descriptions()))}"
+            f"no data set {name!r}: there are {', '.join(names())}, and {len(read_descriptions())} to fetch: "
+            "sp.datasets.list() names all"
         )
     return dict(about)
 

@@ -330,7 +330,7 @@ class ALS(Parameters, Persistent, Recommender):
                 return
         stream_bytes = tuning().als_stream_bytes
         free = memory.share(1, minimum=stream_bytes, unreserved=tuning().als_process_bytes)
-        budget = free if self.buffer is None else settings.parse_bytes(self.buffer)
+        budget = free if self.buffer is None else settings.parse_bytes(self.buffer, "buffer")
         buffers = stream_bytes if self.buffer is None else budget
         with contextlib.closing(SparseRatings(scan, transposed, width, budget, buffers, digest)) as ratings:
             yield ratings, backend

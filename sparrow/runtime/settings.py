@@ -97,7 +97,7 @@ def is_notebook() -> bool:
     return type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
 
 
-def parse_bytes(size: int | float | str) -> int:
+def parse_bytes(size: int | float | str, name: str = "size") -> int:
     """Parse a size in bytes: a number, or a string such as ``"512MiB"``.
 
     ``"1GB"`` is 10^9 bytes, ``"1GiB"`` is 2^30.
@@ -116,11 +116,11 @@ def parse_bytes(size: int | float | str) -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
         if match is None or match[2].upper() not in _UNITS:
             raise InvalidValueError(
-                f"size must be a number of bytes or a string such as '500MB' or '2GiB', got {size!r}"
+                f"{name} must be a number of bytes or a string such as '500MB' or '2GiB', got {size!r}"
             )
         size = float(match[1]) * _UNITS[match[2].upper()]
     if not isinstance(size, Real) or not 0 < size < math.inf:
-        raise InvalidValueError(f"size must be positive, got {size!r}")
+        raise InvalidValueError(f"{name} must be positive, got {size!r}")
     return int(size)
 
 
@@ -290,7 +290,7 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
     ) -> None:
         overrides: dict[str, Any] = {}
         if memory_limit is not None:
-            overrides["memory_limit"] = size = parse_bytes(memory_limit)
+            overrides["memory_limit"] = size = parse_bytes(memory_limit, "memory_limit")
             if size < tuning().min_limit_bytes:
                 raise InvalidValueError(
                     f"memory_limit must be at least '1MB', got {memory_limit!r} ({size} bytes): "
@@ -327,7 +327,7 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
                     f"got {type(storage_options).__name__}"
                 )
             overrides["storage_options"] = dict(storage_options)
-        self.overrides = overrides
+        self.overrides = self._changes = overrides
         self.has_ended = False
         """True if the block ended in another context than it began in, where its scope remains."""
         self._token: Token[_Scope | None] | None = None
@@ -337,19 +337,20 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
             _add_call(self)
             return
         if outer.is_plain_call:
-            overrides, outer = outer.overrides | overrides, outer.outer
+            self.overrides, outer = outer.overrides | overrides, outer.outer
         assert self._before is not None
-        self._plain_call = _Scope(overrides, outer, self._before.block, is_plain_call=True)
+        self._plain_call = _Scope(self.overrides, outer, self._before.block, is_plain_call=True)
         _scope.set(self._plain_call)
 
     def __repr__(self) -> str:
-        if not self.overrides:
+        if not self._changes:
             now = current()
             texts = {field_.name: repr(getattr(now, field_.name)) for field_ in fields(now) if field_.repr}
             texts["memory_limit"] = f"{now.memory_limit:,} bytes"
             return "\n".join(f"{name:<16}{value}" for name, value in texts.items())
-        public = {**self.overrides, "storage_options": ...} if "storage_options" in self.overrides else self.overrides
-        return f"config({', '.join(f'{name}={value!r}' for name, value in public.items())}), now {current()}"
+        current()  # what is displayed is no head of a block
+        public = self._changes | ({"storage_options": ...} if "storage_options" in self._changes else {})
+        return f"sp.config({', '.join(f'{name}={_format(name, value)}' for name, value in public.items())})"
 
     def __getattr__(self, name: str) -> Any:
         return _setting(name)
@@ -373,6 +374,15 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
                 _scope.reset(self._token)
                 return
         self.has_ended = True
+
+
+def _format(name: str, value: Any) -> str:
+    """Return the value of a setting as code."""
+    if name == "memory_limit":
+        unit = next((unit for unit in ("GB", "GiB", "MB", "MiB") if value % _UNITS[unit.upper()] == 0), None)
+        value = value if unit is None else f"{value // _UNITS[unit.upper()]}{unit}"
+    text = repr(value)
+    return f'"{text[1:-1]}"' if isinstance(value, str) and text[0] == "'" and '"' not in text else text
 
 
 def _check_directory(setting: str, path: str | os.PathLike[str]) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +22,7 @@ from rich.console import Console
 
 import sparrow as sp
 from sparrow.cli.answers import split_statements
-from sparrow.cli.tables import render, render_plan
+from sparrow.cli.tables import render, render_plan, wrap_line
 
 
 @pytest.fixture(name="folder")
@@ -114,7 +117,7 @@ def test_plans_are_trees(cli: Any, folder: Path) -> None:
 # -- tables on a terminal --------------------------------------------------------------------------
 
 
-def on_terminal(*words: str, columns: int = 80, **environment: str) -> str:
+def on_terminal(*words: str, columns: int = 80, code: int = 0, **environment: str) -> str:
     """Run a command whose output is a terminal; return what it wrote there."""
     ours, theirs = pty.openpty()
     import fcntl
@@ -137,7 +140,7 @@ def on_terminal(*words: str, columns: int = 80, **environment: str) -> str:
                 break
             written += part
     os.close(ours)
-    assert run.returncode == 0, written
+    assert run.returncode == code, written
     return written.decode().replace("\r\n", "\n")
 
 
@@ -180,7 +183,7 @@ def written(shown: Any, width: int) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-CELLS = st.one_of(st.none(), st.integers(), st.floats(), st.text(max_size=30), st.booleans())
+CELLS = st.one_of(st.none(), st.integers(), st.floats(), st.text("ab\n\tö魚", max_size=30), st.booleans())
 
 
 @given(st.data(), st.integers(1, 12), st.integers(0, 4), st.integers(24, 100))
@@ -190,11 +193,86 @@ def test_box_fits_and_shows_ends(data: st.DataObject, n_columns: int, n_rows: in
     lines = written(render(rows, headers, ["varchar"] * n_columns, f"{n_rows} rows", width), width)
     assert {cell_len(line) for line in lines[:-1]} == {cell_len(lines[0])}
     assert cell_len(lines[0]) <= width
-    assert len(lines) == n_rows + 6
+    assert len(lines) >= n_rows + 6  # numbers that do not fit are folded
     named = [word for word in lines[1].replace("│", " ").split() if word != "\N{HORIZONTAL ELLIPSIS}"]
     assert named[0] == "c0"
     assert named[-1] == f"c{n_columns - 1}"
     assert named == sorted(named, key=lambda word: int(word[1:]))
+
+
+FACTS = st.one_of(
+    st.tuples(*[st.integers(-(10**9), 10**9)] * 3),
+    st.tuples(*[st.datetimes(datetime(1970, 1, 1)).map(lambda time: time.replace(microsecond=0))] * 3),
+    st.tuples(*[st.floats(allow_nan=False).map(lambda value: float(f"{value:.4g}"))] * 3),
+    st.tuples(*[st.uuids().map(lambda each: each.hex[:12])] * 3),
+)
+
+
+@given(st.lists(FACTS, min_size=1, max_size=3), st.lists(st.text("ab ", min_size=40, max_size=60), max_size=1))
+def test_numbers_times_and_ids_are_not_cut(facts: list[Any], texts: list[str]) -> None:
+    columns = [*facts, *([text] * 3 for text in texts)]
+    headers = [f"the_long_name_of_column_{k}" for k in range(len(columns))]
+    lines = written(render(list(zip(*columns, strict=True)), headers, (), None, 80), 80)
+    shown = "\n".join(lines)
+    for value in (value for column in facts for value in column):
+        assert (f"{value:.6g}" if isinstance(value, float) else str(value)) in shown
+    assert max(map(len, lines)) <= 80
+
+
+def test_names_fold_before_texts_are_cut() -> None:
+    row = ("data/web.sparrow/a/very/long/path/of/a/tensor/X", 14, datetime(2026, 11, 27, 7, 44, 43), "append")
+    headers = ("path", "version", "timestamp", "operation", "files_added", "files_removed")
+    lines = written(render([(*row, 123456, 7)], headers, (), None, 80), 80)
+    cells = [cell.strip() for cell in lines[-2].strip("│").split("│")]
+    assert cells[0].startswith("\N{HORIZONTAL ELLIPSIS}")
+    assert cells[0].endswith("/X")
+    assert cells[1:] == ["14", "2026-11-27 07:44:43", "append", "123456", "7"]
+    parts = (line.strip("│").split("│") for line in lines[1:-3])
+    assert ["".join(map(str.strip, column)) for column in zip(*parts, strict=True)] == list(headers)
+
+
+def test_listings_fold_texts() -> None:
+    row = ("station, sensor_number, minute, transaction, kind_of_reading, operator", 1, 13161)
+    lines = written(render([row], ("order", "files", "bytes"), (), None, 60, folds=True), 60)
+    assert " ".join(line.split("│")[1].strip() for line in lines[3:-1]) == row[0]
+
+
+def test_lines_wrap_on_a_terminal(tmp_path: Path) -> None:
+    dims = ("station", "sensor_number", "minute", "transaction", "kind_of_reading", "operator")
+    shape = (50_000, 6_000_000_000, 70_000, 800_000_000_000, 90, 12_345)
+    coords = [np.arange(3) * (size // 3) for size in shape]
+    wide = str(tmp_path / "wide.sparrow")
+    sp.from_coords(coords, np.array([1e9, -1.25e12, 3.0]), shape, dims).save(wide)
+    sizes = ", ".join(f"{name}: {size:,}" for name, size in zip(dims, shape, strict=True))
+    for words, told, code in (
+        (["info", wide], f"shape ({sizes}) values", 0),
+        (["explain", wide, "5:900", "--analyze"], f"order {', '.join(dims)} files", 0),
+        (["show", wide], "533333333332", 0),
+        (["history", wide], "save", 0),
+        (["files", wide], ", ".join(str(2 * (size // 3)) for size in shape), 0),
+        (["export", wide, "x.unknown"], "'alx', 'binsparse', 'h5ad'", 1),
+        (["multiply", wide, "--vector", "ones", "--engine", "abacus"], "'ray', 'spark', 'stream', got 'abacus'", 2),
+        (["als", wide, "--regularization", "x"], "must be a number or several separated by commas, got 'x'", 2),
+    ):
+        shown = on_terminal(*words, code=code, NO_COLOR="1")
+        shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)
+        lines = [line for line in shown.splitlines() if str(tmp_path) not in line]
+        assert max(map(len, lines)) <= 80, words
+        if words[0] == "files":
+            shown = " ".join(line.split("│")[5] for line in lines if line.count("│") == 6)
+        assert told in " ".join(shown.split()), words
+
+
+def test_wrapped_lines_keep_words_and_indentation() -> None:
+    assert wrap_line("short", 5) == "short"
+    assert wrap_line("any width of a line", None) == "any width of a line"
+    assert wrap_line("  order   a, b, c", 14, 8) == "  order   a,\n          b, c"
+    assert wrap_line("see /a/path/that/is/long now", 12) == "see\n/a/path/that/is/long\nnow"
+
+
+def test_empty_results_say_so(cli: Any, folder: Path) -> None:
+    done = cli("show", "web.sparrow", "0:0")
+    assert (done.code, done.err) == (0, "no entries\n")
 
 
 def test_box_can_be_exported() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -163,7 +164,18 @@ def test_values_are_still_validated(cli: Any) -> None:
         done = cli(*words)
         assert (done.code, done.out) == (2, "")
         assert "Invalid value" in done.err
-    assert "is not one of" in cli("multiply", "x", "--vector", "ones", "--engine", "abacus").err
+    for words, told in (
+        (["multiply", "x", "--vector", "ones", "--engine", "abacus"], "must be one of 'auto', 'cupy', 'dask',"),
+        (["multiply", "x", "--vector", "ones", "--engine", "abacus"], ", got 'abacus'"),
+        (["train", "a9a.sparrow", "x"], "must be one of 'linear', 'logistic', 'fm', got 'a9a.sparrow'"),
+        (["show", "x", "--head", "few"], "must be an integer, got 'few'"),
+        (["show", "x", "--head", "-1"], "must be at least 0, got -1"),
+        (["view", "x", "--port", "70000"], "must be at most 65535, got 70000"),
+        (["train", "linear", "x", "--lr", "fast"], "must be a number, got 'fast'"),
+    ):
+        error = cli(*words).err
+        assert told in error
+        assert not re.search("Value error|Input should", error)
     assert "Missing argument" in cli("info").err
 
 

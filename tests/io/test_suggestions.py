@@ -775,3 +775,13 @@ def test_commands_still_suggest_commands(cli: Any) -> None:
     done = cli("ingest", "edges", "a9a", "out")
     assert done.code == 1
     assert "sparrow ingest libsvm a9a out" in done.err
+
+
+@pytest.mark.parametrize("words", [["ingest"], ["ingest", "mtx"], ["ingest", "text"], ["ingest", "tenx"]])
+def test_empty_folder(words: list[str], cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    done = cli(*words, tmp_path / "none", tmp_path / "new.sparrow")
+    assert done.code == 1
+    assert done.err.count("\n") == 1
+    assert "none" in done.err
+    assert "none/*" not in done.err

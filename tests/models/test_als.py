@@ -256,7 +256,7 @@ def test_pickle(tmp_path: Path) -> None:
         ({"solver": "lu"}, "'cg', 'exact', 'subspace'"),
         ({"dtype": "float64"}, "'float32', 'float16', 'bfloat16'"),
         ({"init": "zeros"}, "'uniform', 'normal'"),
-        ({"buffer": "a lot"}, "size must be a number of bytes"),
+        ({"buffer": "a lot"}, "buffer must be a number of bytes"),
         ({"memory_map": 5}, "memory_map must be a folder or None, got 5"),
         ({"checkpoint": b"steps"}, "checkpoint must be a folder or None, got b'steps'"),
         ({"regularization": 0, "unobserved_weight": 0}, "no unique solution"),

@@ -210,7 +210,7 @@ def test_plain_call_affects_the_process() -> None:
     result = config(threads=42)
     assert current().threads == 42
     assert call_in_thread(current).threads == 42
-    assert repr(result).startswith("config(threads=42), now Settings(")
+    assert repr(result) == "sp.config(threads=42)"
     call_in_thread(lambda: repr(config(deterministic=True)))
     assert (current().threads, current().deterministic) == (42, True)
 
@@ -374,3 +374,14 @@ def test_concurrent_first_read_loses_no_call() -> None:
         others[0].join()
         assert found == [0, before + 5]
         assert config.threads == before + 5
+
+
+@pytest.mark.parametrize("size", ["1GB", "1500MB", "2GiB", "300MB", 1_234_567])
+def test_repr_shows_what_was_changed(size: Any, tmp_path: Path) -> None:
+    shown = f'"{size}"' if isinstance(size, str) else size
+    assert repr(config(memory_limit=size)) == f"sp.config(memory_limit={shown})"
+    text = repr(config(memory_limit=size, threads=2, progress=False, engine="stream", temp_directory=tmp_path))
+    assert text == (
+        f'sp.config(memory_limit={shown}, threads=2, temp_directory="{tmp_path}", progress=False, engine="stream")'
+    )
+    assert "secret" not in repr(config(storage_options={"key": "secret"}))

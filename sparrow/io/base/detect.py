@@ -175,6 +175,8 @@ def _reject_folder(folder: str, words: Sequence[str]) -> None:
             raise
         files = get_filesystem(folder)
         names = sorted(name for name in files.names(folder) if not name.startswith((".", "_")))
+        if not names:
+            raise
         rows, error.commands = [("file", "content")], ()
         for name in names[:_MAX_FILES_SHOWN]:
             path = os.path.join(folder, name)

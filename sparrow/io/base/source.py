@@ -270,9 +270,11 @@ def _folder_error(path: str) -> IngestError:
             commands=[way],
         )
     names = [name for name in get_filesystem(path).names(path) if not name.startswith((".", "_"))]
+    if not names:
+        return IngestError("this folder has no files: pass files, or a folder that has some", file=path)
     suffixes = Counter("".join(PurePath(name).suffixes) for name in names)
-    usual = max(suffixes, key=lambda suffix: (suffixes[suffix], suffix), default="")
-    if names and (suffixes[usual] < min(len(names), 2) or not usual):
+    usual = max(suffixes, key=lambda suffix: (suffixes[suffix], suffix))
+    if suffixes[usual] < min(len(names), 2) or not usual:
         way = f"one of its files, such as {os.path.join(path, min(names))!r}"
     else:
         way = f"its files, such as {os.path.join(path, f'*{usual}')!r}"
