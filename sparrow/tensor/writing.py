@@ -178,13 +178,7 @@ class WriteMethods(Base):
         >>> stars.labels("user").to_pylist(), stars.to_numpy()
         (['ann', 'bob', 'dan', 'eve'], array([4, 3, 2, 5]))
         """
-        if not isinstance(duplicates, str):
-            raise InvalidValueError(
-                f"duplicates must be a rule such as 'sum', got {type(duplicates).__name__}: append coordinates and "
-                "values as a tensor, A.append(sp.from_coords(coords, values, A.shape)), or write them with "
-                "A.put(coords, values)"
-            )
-        rule = check_duplicates(duplicates)
+        rule = _check_rule(duplicates)
         handle = self._writable()
         scan = self._appended_scan(other, rule, value, reading)
         found, more = fit_to_target(scan, self.__sparrow_scan__())
@@ -283,6 +277,19 @@ class WriteMethods(Base):
                 "tensor it came from, sp.open(path) again, or compute() first"
             )
         return self._handle
+
+
+def _check_rule(duplicates: Any) -> Duplicates:
+    """Return the rule for duplicates; values in its place are those of ``put``."""
+    try:
+        return check_duplicates(duplicates)
+    except InvalidValueError as error:
+        if isinstance(duplicates, str):
+            raise
+        raise InvalidValueError(
+            f"{error}; append coordinates and values as a tensor, A.append(sp.from_coords(coords, values, A.shape)), "
+            "or write them with A.put(coords, values)"
+        ) from None
 
 
 def _note_appended_fill(count: int) -> None:

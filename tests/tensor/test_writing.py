@@ -719,7 +719,7 @@ def test_large_dense_writes_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("values", [[5], np.array([5]), None, 5])
 def test_append_of_coordinates_names_the_way(values: Any) -> None:
     A = sp.zeros((3, 3), dtype="int64")
-    way = r"duplicates must be a rule such as 'sum', got .*: .*A.append\(sp.from_coords\(coords, values, A.shape\)\)"
+    way = r"duplicates must be one of 'error', .*, got .*; .*A.append\(sp.from_coords\(coords, values, A.shape\)\)"
     with pytest.raises(InvalidValueError, match=way):
         A.append([[1], [2]], values)
     A.append(sp.from_coords([[1], [2]], [5], A.shape))

@@ -156,6 +156,11 @@ def test_one_hot(kind: Any) -> None:
     assert X.dims == ("row", "feature")
 
 
+def test_one_hot_takes_a_list_of_names() -> None:
+    with pytest.raises(InvalidValueError, match="columns must be a list of names, got 'city'"):
+        one_hot(pd.DataFrame({"city": ["Rome"]}), "city")
+
+
 def test_one_hot_streams_and_nulls() -> None:
     import duckdb
 
