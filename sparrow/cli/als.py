@@ -93,12 +93,10 @@ def als(
     import pyarrow as pa
 
     from sparrow.functions.labels import to_labelled_tensor
-    from sparrow.kernels.jit import warmup
     from sparrow.models import ALS, evaluation
     from sparrow.models.parquet_files import check_absent
     from sparrow.plan import AxisLabels
 
-    warmup.warn_compiling()
     weights = {
         "regularization": _parse_numbers("--regularization", regularization),
         "unobserved_weight": _parse_numbers("--unobserved-weight", unobserved_weight),

@@ -72,10 +72,8 @@ def train(
       sparrow train fm ratings.sparrow --factors 16 --checkpoint kept \\
           --out model.sparrow
     """
-    from sparrow.kernels.jit import warmup
     from sparrow.models.parquet_files import check_absent
 
-    warmup.warn_compiling()
     if out is not None and not overwrite:
         check_absent(out, "choose another folder, or pass --overwrite")
     settings: dict[str, Any] = {

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.kernels.jit.compiler import njit
-from sparrow.kernels.jit.warmup import as_readonly, warn_compiling
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.simd import LANES, broadcast, load, store, store_fence, store_nontemporal
 
 __all__ = [
@@ -49,7 +49,6 @@ def indptr_from_sorted(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.
     >>> indptr_from_sorted(np.array([3, 3, 5]), 2, 7)
     array([0, 0, 2, 2, 3, 3])
     """
-    warn_compiling()
     out = np.zeros(stop - start + 1, np.int64)
     _pointers(as_readonly(rows), start, out)
     return out
@@ -86,7 +85,6 @@ def repeat_rows(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[An
     >>> out
     array([5, 5, 7])
     """
-    warn_compiling()
     _repeat(as_readonly(values.astype(out.dtype, copy=False)), as_readonly(indptr), out)
 
 
@@ -124,7 +122,6 @@ def copy_rows(
     >>> out
     array([7, 0, 5, 6])
     """
-    warn_compiling()
     width = min(out.itemsize, 8)
     words = np.dtype(f"u{width}")  # one compiled loop per item size
     each = out.itemsize // width
@@ -163,7 +160,6 @@ def stream_copy(source: NDArray[Any], out: NDArray[Any]) -> None:
     >>> out
     array([1., 2., 3.])
     """
-    warn_compiling()
     words = f"u{min(out.itemsize, 8)}"
     to = out.view(words)
     first = min(-out.ctypes.data % 64 // to.itemsize, len(to))
@@ -195,7 +191,6 @@ def counting_sort(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray
     >>> counting_sort(np.array([1, 0, 1]), np.array([0, 1, 3]), np.array([5, 6, 7]))
     array([6, 5, 7])
     """
-    warn_compiling()
     out, words = np.empty(column.shape, column.dtype), np.dtype(f"u{column.itemsize}")
     at = begins.astype(np.uint64)
     _scatter(as_readonly(rows), at, as_readonly(column).view(words), out.view(words))
@@ -227,7 +222,6 @@ def count_rows(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
     >>> out
     array([1, 0, 2])
     """
-    warn_compiling()
     _tally(as_readonly(rows), out)
 
 
@@ -266,7 +260,6 @@ def insert_sorted(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any
     """
     if values.dtype.itemsize > 8:
         return np.insert(values, at, more)
-    warn_compiling()
     out = np.empty(len(values) + len(more), values.dtype)
     words = f"u{values.dtype.itemsize}"
     _splice(as_readonly(values).view(words), as_readonly(at), as_readonly(more).view(words), out.view(words))
@@ -301,7 +294,6 @@ def merge_positions(
     >>> merge_positions(rows, rest, np.array([0, 1, 4, 5]), np.array([9, 3, 2, 0]))
     array([0, 1, 2, 3])
     """
-    warn_compiling()
     out = np.empty(len(wanted), np.int64)
     _places(as_readonly(rows), as_readonly(rest), as_readonly(wanted), as_readonly(wanted_rest), out)
     return out

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.labels import align_to_axis, check_same_labels, find_labelled_axis
 from sparrow.functions.views import as_tensor
-from sparrow.kernels.jit import warmup
 from sparrow.linalg.operators import Operator, align_vectors, check_square, to_numeric_array, unwrap_tensor
 from sparrow.runtime import memory, progress
 from sparrow.runtime.validation import check_integer, check_number, check_seed
@@ -114,7 +113,6 @@ def pagerank(
         factors = np.divide(damping, out_weights, out=np.zeros(n), where=out_weights > 0)
         ranks = np.array(np.broadcast_to(jump, n))
         dangling_rank, scaled = float(ranks[out_weights == 0].sum()), ranks * factors
-        warmup.warn_compiling()
         rounds = progress.Convergence(tol, max_iter)
         with progress.bar("pagerank", max_iter, "rounds") as advance:
             for _ in range(max_iter):

@@ -284,9 +284,6 @@ class ALS(Parameters, Persistent, Recommender):
         >>> model.user_factors_.shape, len(model.loss_)
         ((40, 8), 4)
         """
-        from sparrow.kernels.jit import warmup
-
-        warmup.warn_compiling()
         objective, backend = self._check_params(), self._backend()
         scan = as_ratings(A).__sparrow_scan__()
         check_matrix(scan)

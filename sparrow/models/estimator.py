@@ -188,7 +188,6 @@ class Estimator(Parameters, Persistent, ABC):
         >>> model.coef_.round(1)[:4] + 0.0, model.evaluate(X, X @ np.arange(20.0))["mse"] < 0.01
         (array([0., 1., 2., 3.]), True)
         """
-        warmup.warn_compiling()
         self._check_params()
         rows = self._load_training(X, y, sample_weight)
         validation_rows = self._load_validation(rows.matrix)

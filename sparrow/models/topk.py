@@ -237,12 +237,10 @@ def iter_top_k(
     TooLargeError
         If there are more than 2^32 items.
     """
-    from sparrow.kernels.jit import warmup
     from sparrow.kernels.jit.warmup import as_readonly
     from sparrow.kernels.ml import topk
 
     events.emit("models.top_k")
-    warmup.warn_compiling()
     height, count = _check_shapes(rows, items, topk.LARGEST)
     size = block_rows(k, count)
     k = min(int(k), count)

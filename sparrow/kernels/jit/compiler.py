@@ -9,6 +9,8 @@ Numba invalidates a cached function if its source file changes, but compiles cal
 upgrade a stale callee would then be called with a wrong signature and crash the process. The cache keys here therefore
 cover all kernel files that a file imports. Without sources, as in frozen applications, they cover the byte code.
 
+A note tells that kernels are being compiled once a process has waited for that as long as for a progress bar.
+
 ``NUMBA_BOUNDSCHECK=1`` compiles every kernel with bounds checks, for ``make test BOUNDSCHECK=1``.
 """
 
@@ -22,8 +24,12 @@ import os
 import re
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
+
+from sparrow.runtime import progress
+from sparrow.runtime.tuning import tuning
 
 
 def _import() -> None:
@@ -138,3 +144,42 @@ caching.CacheImpl._locator_classes[:0] = [
     _with_kernel_stamp(base)
     for base in (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)
 ]
+
+
+class _CompileNote(event.Listener):
+    """Listener that writes a note, once, if progress is shown and compiling is slow.
+
+    Numba compiles one function at a time, with the functions that it calls. Loading cached functions triggers nothing.
+    """
+
+    def __init__(self) -> None:
+        self._depth, self._started, self._seconds, self._is_written = 0, 0.0, 0.0, False
+
+    def on_start(self, what: Any) -> None:
+        """Begin to compile a function, or to run a pass over one."""
+        if self._is_kernel(what):
+            if self._depth == 0:
+                self._started = time.monotonic()
+            self._depth += 1
+        elif self._depth:
+            self._write(self._seconds + time.monotonic() - self._started)
+
+    def on_end(self, what: Any) -> None:
+        """End what began."""
+        if self._is_kernel(what) and self._depth:
+            self._depth -= 1
+            if self._depth == 0:
+                self._seconds += time.monotonic() - self._started
+                self._write(self._seconds)
+
+    def _is_kernel(self, what: Any) -> bool:
+        return "dispatcher" in what.data and what.data["dispatcher"].py_func.__module__.startswith("sparrow.")
+
+    def _write(self, seconds: float) -> None:
+        if not self._is_written and seconds >= tuning().progress_delay_seconds:
+            self._is_written = progress.write_line("compiling kernels, once on this machine")
+
+
+_compile_note = _CompileNote()
+for _kind in ("numba:compile", "numba:run_pass"):
+    event.register(_kind, _compile_note)  # type: ignore[no-untyped-call]

@@ -31,7 +31,6 @@ import numpy as np
 
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.jit.compiler import NumbaError, NumbaWarning, njit, numpy_support, register_jitable
-from sparrow.kernels.jit.warmup import warn_compiling
 from sparrow.kernels.matmul.masked import build_masked, build_masked_dot, build_masked_sum
 from sparrow.kernels.matmul.symbolic import (
     COLUMNS_PER_PRODUCT,
@@ -185,7 +184,6 @@ def resolve_operations(
 
     Parameters and errors are those of :func:`get_kernels`.
     """
-    warn_compiling()
     narrow = dtype.kind in "iu" and dtype.itemsize < 8 and add in ("min", "max") and multiply in ("times", "plus")
     if isinstance(add, str) and isinstance(multiply, str) and not narrow:  # narrow products wrap around in their dtype
         return OPERATIONS[add], OPERATIONS[multiply], np.uint64(0), np.uint64(0)
