@@ -293,11 +293,13 @@ _ATTRIBUTES = {
 
 _FUNCTIONS = frozenset(name for names in _ATTRIBUTES.values() for name in names)
 
+_SUBMODULES = [
+    "blas", "datasets", "errors", "fft", "formats", "graph", "ingest", "linalg", "models", "optim", "training",
+]  # fmt: skip
+
 _import, _, _ = lazy_loader.attach(
     __name__,
-    submodules=[
-        "blas", "datasets", "errors", "fft", "formats", "graph", "ingest", "linalg", "models", "optim", "training",
-    ],
+    submodules=_SUBMODULES,
     submod_attrs=_ATTRIBUTES,
 )  # fmt: skip
 
@@ -312,6 +314,10 @@ def _getattr(name: str) -> Any:
     if name in _FUNCTIONS:
         # With one function come the engines that settings name, and the functions that NumPy's own dispatch to.
         importlib.import_module("sparrow.functions.numpy.dispatch")
+    elif name not in _SUBMODULES and not name.startswith("_"):
+        raise importlib.import_module("sparrow.runtime.hints").missing_attribute(
+            f"module {__name__!r}", name, __name__, __all__
+        )
     return _import(name)
 
 

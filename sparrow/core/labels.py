@@ -26,7 +26,8 @@ from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "find_duplicate_label", "find_labels", "first_positions", "label_position", "label_positions", "label_range",
+    "describe_mismatch", "find_duplicate_label", "find_labels", "first_positions", "label_position", "label_positions",
+    "label_range",
 ]  # fmt: skip
 
 
@@ -64,7 +65,8 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
         names = ", ".join(repr(_to_python(values[int(k)])) for k in missing[:limit])
         more = f" and {len(missing) - limit} more" if len(missing) > limit else ""
         raise LabelError(
-            f"dimension {dim!r} has no label{'s' * (len(missing) > 1)} {names}{more}{_hint(labels, values)}"
+            f"dimension {dim!r} has no label{'s' * (len(missing) > 1)} {names}{more}"
+            f"{_hint(labels, values, values[int(missing[0])])}"
         )
     positions: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return np.sort(positions) if unordered else positions
@@ -190,8 +192,40 @@ def find_labels(labels: pa.Array, values: Any) -> pa.Array:
     return pa.array(positions, mask=positions < 0)
 
 
-def _hint(labels: pa.Array, values: Any) -> str:
-    """Return a hint if only the labels, or only the values, have a time zone."""
+def describe_mismatch(labels: pa.Array, value: Any) -> str:
+    """Return a hint where a number is missing among texts, or a text among numbers.
+
+    Parameters
+    ----------
+    labels
+        Labels that exist.
+    value
+        Label that is missing among them.
+
+    Returns
+    -------
+    str
+        Continues an error message; empty if the types agree, or the texts are no numbers.
+    """
+    value, kind = _to_python(value), labels.type
+    other: Any
+    if isinstance(value, int | float) and is_string_type(kind):
+        what, other = "texts", str(value)
+    elif isinstance(value, str) and pa.types.is_integer(kind):
+        what, other = "integers", int(value) if value.strip().lstrip("+-").isdecimal() and len(value) < 20 else None
+    else:
+        return ""
+    if other is not None and find_labels(labels, [other]).null_count == 0:
+        return f": labels are {what}, use {other!r}"
+    example = labels[0].as_py() if len(labels) else None
+    is_alike = isinstance(example, int) or (isinstance(example, str) and example.isdecimal())
+    return f": labels are {what}, such as {example!r}" if is_alike else ""
+
+
+def _hint(labels: pa.Array, values: Any, missing: Any) -> str:
+    """Return a hint where labels and values differ in type or time zone."""
+    if mismatch := describe_mismatch(labels, missing):
+        return mismatch
     given = to_label_array(values)
     if given is None or not (is_time_type(given.type) and is_time_type(labels.type)):
         return ""

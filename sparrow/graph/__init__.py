@@ -19,12 +19,15 @@ from sparrow.graph.counting import clustering, triangles
 from sparrow.graph.paths import bfs, random_walks, shortest_paths
 from sparrow.graph.ranking import adamic_adar, common_neighbors, hits, pagerank
 from sparrow.graph.structure import degrees, induced_subgraph, largest_component, symmetrize
+from sparrow.runtime.hints import hinted_getattr
 
 __all__ = [
     "adamic_adar", "bfs", "clustering", "common_neighbors", "connected_components", "degrees", "hits",
     "induced_subgraph", "kcore", "label_propagation", "largest_component", "pagerank", "random_walks",
     "shortest_paths", "strongly_connected_components", "symmetrize", "triangles",
 ]  # fmt: skip
+
+__getattr__ = hinted_getattr(__name__)
 
 
 def __dir__() -> list[str]:

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 
+from sparrow.runtime.hints import hinted_getattr
+
 if TYPE_CHECKING:
     from sparrow.linalg.arrays import (
         diagonal,
@@ -77,7 +79,7 @@ __all__ = [
     "svds", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
-__getattr__, __dir__, _ = lazy_loader.attach(
+_load, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "arrays": [
@@ -97,3 +99,4 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         ],
     },
 )  # fmt: skip
+__getattr__ = hinted_getattr(__name__, _load)

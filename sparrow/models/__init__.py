@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 
+from sparrow.runtime.hints import hinted_getattr
+
 if TYPE_CHECKING:
     from sparrow.models import evaluation
     from sparrow.models.als import ALS
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALS", "FactorizationMachine", "LinearRegression", "LogisticRegression", "evaluation", "load"]
 
-__getattr__, __dir__, _ = lazy_loader.attach(
+_load, __dir__, _ = lazy_loader.attach(
     __name__,
     submodules=["evaluation"],
     submod_attrs={
@@ -25,3 +27,4 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "loading": ["load"],
     },
 )
+__getattr__ = hinted_getattr(__name__, _load)

@@ -56,13 +56,14 @@ from sparrow.models.targets import (
 from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Schedule
 from sparrow.runtime import memory, progress
+from sparrow.runtime.hints import HintedAttributes
 from sparrow.runtime.validation import check_flag, check_integer, check_number
 from sparrow.tensor import Tensor, display
 
 __all__ = ["Estimator"]
 
 
-class Estimator(Parameters, Persistent, ABC):
+class Estimator(HintedAttributes, Parameters, Persistent, ABC):
     """Model trained by stochastic gradient descent.
 
     Derived classes define the number of outputs, the loss and the predictions.

@@ -95,7 +95,7 @@ def check_matrix(scan: Scan, columns: int | None = None) -> None:
     """
     schema = scan.schema
     if schema.ndim != 2:
-        raise ShapeError(f"ratings must be a matrix of users and items, got shape {schema.shape}")
+        raise ShapeError(f"ratings must be a matrix of users and items, got shape {schema.shape}: A[:1] is one user")
     if columns is not None and schema.shape[1] != columns:
         raise ShapeError(f"rows must have {columns} columns, as the fitted matrix, got {schema.shape[1]}")
     if schema.dtype.kind == "c":

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.labels import find_labels
+from sparrow.core.labels import describe_mismatch, find_labels
 from sparrow.core.schema import is_given_name
 from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.models import parquet_files
@@ -29,6 +29,7 @@ from sparrow.models.topk import (
 from sparrow.models.tuning import tuning
 from sparrow.plan import align_columns
 from sparrow.runtime import events, progress
+from sparrow.runtime.hints import HintedAttributes
 from sparrow.runtime.validation import check_choice
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ from sparrow.tensor.matching import match_axes
 __all__ = ["Recommender", "align_items", "orient"]
 
 
-class Recommender:
+class Recommender(HintedAttributes):
     """Mixin of factor models: the score of a row and an item is an inner product.
 
     A derived class provides the factors below, ``fold_in`` and the tensor that it was fitted to.
@@ -550,15 +551,19 @@ def _to_positions(given: Any, size: int, kind: str, names: pa.Array | None, posi
         If a label is unknown.
     """
     given = np.asarray(given) if hasattr(given, "__sparrow_scan__") else given
-    if isinstance(given, str | bytes):
-        raise IndexingError(f"{kind}s must be a list, got {given!r}: pass [{given!r}]")
+    if isinstance(given, str | bytes) or np.ndim(given) == 0:
+        one = given.item() if isinstance(given, np.generic | np.ndarray) else given
+        method = "recommend" if kind == "row" else "similar"
+        raise IndexingError(f"{kind}s must be a list, got {one!r}: pass [{one!r}], as in {method}([{one!r}])")
     if names is not None and not positions and np.ndim(given) == 1 and len(given) and _are_labels(given, names):
         found = find_labels(names, given).fill_null(-1)
         places: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
         if places.min() < 0:
             way = ", pass positions=True for positions" if pa.types.is_integer(names.type) else ""
+            unknown = given[int(places.argmin())]
             raise LabelError(
-                f"unknown label {given[int(places.argmin())]!r}: no {kind} of the training tensor has it{way}"
+                f"unknown label {unknown!r}: no {kind} of the training tensor has it{way}"
+                f"{describe_mismatch(names, unknown)}"
             )
         return places
     numbers = np.asarray(given)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 
+from sparrow.runtime.hints import hinted_getattr
+
 if TYPE_CHECKING:
     from sparrow.optim.adaptive import FTRL, AdaGrad, Adam
     from sparrow.optim.base import Optimizer, State
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FTRL", "SGD", "AdaGrad", "Adam", "Cosine", "InverseScaling", "Optimizer", "Schedule", "State", "Steps"]
 
-__getattr__, __dir__, _ = lazy_loader.attach(
+_load, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "adaptive": ["FTRL", "AdaGrad", "Adam"],
@@ -23,3 +25,4 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "sgd": ["SGD"],
     },
 )
+__getattr__ = hinted_getattr(__name__, _load)

@@ -6,55 +6,24 @@ They call NumPy's function, which dispatches to :mod:`sparrow.functions.numpy`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow.core.schema import as_integers
 from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.runtime.hints import HintedAttributes
 from sparrow.tensor.computing import ComputeMethods
 from sparrow.tensor.operators import Operators
 
 __all__ = ["ArrayMethods"]
 
-_ALTERNATIVES = {
-    **dict.fromkeys(("toarray", "todense", "maybe_densify", "A"), "A.to_numpy()"),
-    **{f"to{kind}": f"A.to_scipy({kind!r})" for kind in ("coo", "csr", "csc")},
-    **{f"to{kind}": f"A.to_scipy().asformat({kind!r})" for kind in ("bsr", "dia", "dok", "lil")},
-    **{name: f'A.to_format("coo").{name}' for name in ("coords", "data")},
-    **{name: f'A.to_format("csr").{name}' for name in ("indices", "indptr")},
-    **{name: f"np.{name}(A, ...)" for name in ("argsort", "compress", "maximum", "minimum", "repeat", "searchsorted")},
-    **{name: f"np.{name}(A)" for name in ("isinf", "isnan", "sort")},
-    "H": "A.conj().mT",
-    "broadcast_to": "sp.broadcast_to(A, shape)",
-    "count_nonzero": "A.count(axis)",
-    "format": "A.stype",
-    "getnnz": "A.nnz, or A.count(axis)",
-    "itemsize": "A.dtype.itemsize",
-    "multiply": "A * B",
-    "power": "A ** n",
-    "setdiag": "A[i, i] = values",
-    "tensordot": "sp.tensordot(A, B)",
-    "tobytes": "A.to_numpy().tobytes()",
-    "to_scipy_sparse": "A.to_scipy()",
-}
-"""Attributes of NumPy, SciPy and pydata/sparse that tensors do not have, with what to use instead."""
 
-
-class ArrayMethods(ComputeMethods, Operators):
+class ArrayMethods(HintedAttributes, ComputeMethods, Operators):
     """Methods under the names of NumPy's functions."""
 
     __slots__ = ()
-
-    if not TYPE_CHECKING:  # a class that has this has every attribute, to a checker of types
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise ``AttributeError``, with a hint for attributes of other libraries."""
-            if name not in _ALTERNATIVES:
-                object.__getattribute__(self, name)
-            text = f"{type(self).__name__!r} object has no attribute {name!r}: use {_ALTERNATIVES[name]}"
-            raise AttributeError(text, name=name, obj=self)
 
     def conjugate(self) -> Self:
         """Return the complex conjugates, lazily: :meth:`conj`.

@@ -18,7 +18,7 @@ import pyarrow as pa
 from sparrow.core.indexing import RangeAxis, View
 from sparrow.core.schema import Schema
 from sparrow.core.storage_types import infer_view
-from sparrow.errors import LabelError, ShapeError
+from sparrow.errors import LabelError, ShapeError, UnsupportedError
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.plan import Node, Scan, axis_by_name, axis_labels, normalize_axis
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
@@ -44,7 +44,9 @@ class Base:
             self._taken_at = relation.token
         else:
             self._source = given
-            base = given.schema
+            base = getattr(given, "schema", None)
+            if type(base) is not Schema:
+                raise UnsupportedError(f"Tensor() does not convert {type(given).__name__}: use sp.asarray(obj)")
         self._cached_nnz: tuple[Any, int] | None = None
         if view is None:
             view = View.identity(base.shape)

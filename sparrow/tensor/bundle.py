@@ -11,12 +11,13 @@ from sparrow import storage
 from sparrow.errors import InvalidValueError, LabelError, SparrowError
 from sparrow.interop.conversion import from_object
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
+from sparrow.runtime.hints import HintedAttributes
 from sparrow.tensor import Tensor, display
 
 __all__ = ["Bundle"]
 
 
-class Bundle(Mapping[str, Tensor]):
+class Bundle(HintedAttributes, Mapping[str, Tensor]):
     r"""Named tensors that belong together: a stored folder, or a mapping.
 
     ``sp.open("a9a")["X"]`` is a tensor of a stored bundle. :meth:`save` stores a bundle in memory, and

@@ -129,14 +129,18 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods,
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise UnsupportedError("len() of a tensor without dimensions")
+            raise UnsupportedError("len() of a tensor without dimensions: A.size is 1")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise UnsupportedError("iteration over a tensor without dimensions: A.item() is its element")
         length = len(self)
         return _iter_vector(self.__sparrow_scan__()) if self.ndim == 1 else (self[k] for k in range(length))
 
     def __reversed__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise UnsupportedError("iteration over a tensor without dimensions: A.item() is its element")
         return iter(self[::-1])
 
     def __bool__(self) -> bool:
@@ -147,13 +151,21 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods,
         return bool(self.to_numpy().reshape(-1)[0])
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._only_element())
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._only_element())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._only_element())
+
+    def _only_element(self) -> Any:
+        """Return the single element as a Python number."""
+        if self.size != 1:
+            raise UnsupportedError(
+                f"a tensor of shape {self.shape} is not a number: take one element by its coordinates, or sum() it"
+            )
+        return self.item()
 
     def __index__(self) -> int:
         if self.ndim or self.dtype.kind not in "iu":

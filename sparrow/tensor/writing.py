@@ -53,6 +53,13 @@ class WriteMethods(Base):
         editor.commit(handle, assignment_edit(handle.current.schema, view, align_value(handle.current, view, value)))
         end_write(handle, overwrite)
 
+    def __delitem__(self, key: Any) -> None:
+        """Raise ``UnsupportedError``: a tensor keeps its shape."""
+        raise UnsupportedError(
+            "elements of a tensor cannot be deleted: A[i] = 0 removes what is stored there, A[1:] is a view without "
+            "the first row, and resize() cuts off the end"
+        )
+
     def put(self, coords: ArrayLike, values: ArrayLike) -> None:
         """Write elements by coordinate in one atomic commit; the last wins.
 

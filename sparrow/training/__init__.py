@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparrow.runtime.hints import hinted_getattr
 from sparrow.training.batch import Batch
 from sparrow.training.batches import Batches, batches
 from sparrow.training.features import hashed, idf, one_hot, scales, train_test_split
@@ -10,6 +11,8 @@ from sparrow.training.store import ParameterStore
 __all__ = [
     "Batch", "Batches", "ParameterStore", "batches", "hashed", "idf", "one_hot", "scales", "train_test_split",
 ]  # fmt: skip
+
+__getattr__ = hinted_getattr(__name__)
 
 
 def __dir__() -> list[str]:

@@ -16,6 +16,7 @@ from sparrow.formats import CSR
 from sparrow.formats.container import check_scipy
 from sparrow.interop.interchange import cupy_array, match_index_dtype, torch_csr
 from sparrow.runtime import settings
+from sparrow.runtime.hints import HintedAttributes
 from sparrow.runtime.memory import Reservation
 from sparrow.runtime.thread_pool import ordered_map
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "CSRRows", "RowSlice", "WindowRows", "concat_rows", "gather_slices", "permute_rows"]
 
 
-class Batch:
+class Batch(HintedAttributes):
     """Mini-batch of rows with their labels, made by :func:`sparrow.batches`.
 
     Attributes

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.formats import CSR
 from sparrow.runtime import memory, settings
+from sparrow.runtime.hints import HintedAttributes
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.runtime.validation import check_flag, check_integer
 from sparrow.tensor import Tensor
@@ -107,7 +108,7 @@ def batches(
     return Batches(X, y, batch_size, last_batch, shuffle, seed, num_parts, part_index, prefetch)
 
 
-class Batches:
+class Batches(HintedAttributes):
     """Iterable over the mini-batches of an epoch; see :func:`sparrow.batches`.
 
     Attributes

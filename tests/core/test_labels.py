@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sparrow as sp
 from sparrow.core.labels import first_positions, label_position, label_positions, label_range
 from sparrow.errors import LabelError
 
@@ -113,3 +114,27 @@ def test_label_positions_use_one_lookup(monkeypatch: pytest.MonkeyPatch) -> None
 def test_first_positions_equal_list_index(wanted: list[str | None], among: list[str | None]) -> None:
     found = first_positions(pa.array(wanted, pa.string()), pa.array(among, pa.string()))
     assert found.to_pylist() == [None if one is None or one not in among else among.index(one) for one in wanted]
+
+
+TYPED = [
+    (["0", "1", "10"], 10, "has no label 10: labels are texts, use '10'"),
+    (["0", "1", "10"], np.int64(6), "has no label 6: labels are texts, such as '0'"),
+    (["0", "1", "10"], ["1", 10], "has no label 10: labels are texts, use '10'"),
+    ([3, 5, 10], "5", "has no label '5': labels are integers, use 5"),
+    ([3, 5, 10], "ann", "has no label 'ann': labels are integers, such as 3"),
+    ([3, 5, 10], "٣", "has no label '٣': labels are integers, use 3"),
+    ([3, 5, 10], 6, "has no label 6$"),
+    (["a"], "b", "has no label 'b'$"),
+    (["a"], 3, "has no label 3$"),
+    ([3], "9" * 400, "labels are integers, such as 3"),
+]
+
+
+@pytest.mark.parametrize(("labels", "wanted", "told"), TYPED)
+def test_labels_of_another_type_are_named(labels: list[Any], wanted: Any, told: str) -> None:
+    x = sp.asarray(np.arange(1.0, len(labels) + 1), dims=["label"], labels={"label": labels})
+    with pytest.raises(LabelError, match=told):
+        x.sel(label=wanted)
+    nodes = sp.asarray(np.eye(len(labels)), dims=("a", "b"), labels={"a": labels, "b": labels})
+    with pytest.raises(LabelError, match=told):
+        sp.graph.bfs(nodes, wanted)

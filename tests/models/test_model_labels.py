@@ -177,3 +177,19 @@ def test_predict(model: Any) -> None:
         model.predict("dan", "Solaris")
     with pytest.raises(IndexingError, match="item 4 is out of range"):
         model.predict(0, 4)
+
+
+def test_scalars_and_types_of_labels() -> None:
+    a = sp.asarray(np.arange(16.0).reshape(4, 4) % 6, labels={"d0": [1, 2, 3, 9], "d1": ["0", "1", "2", "10"]})
+    model = sp.models.ALS(factors=2, epochs=1).fit(a)
+    for one in (1, np.int64(1), np.array(1)):
+        with pytest.raises(IndexingError, match=r"rows must be a list, got 1: pass \[1\], as in recommend\(\[1\]\)"):
+            model.recommend(one)
+        with pytest.raises(IndexingError, match=r"items must be a list, got 1: pass \[1\], as in similar\(\[1\]\)"):
+            model.similar(one)
+    with pytest.raises(LabelError, match="labels are integers, use 9"):
+        model.recommend(["9"])
+    with pytest.raises(LabelError, match="labels are integers, such as 1"):
+        model.predict("7", "10")
+    with pytest.raises(ShapeError, match=r"got shape \(1,\): A\[:1\] is one user"):
+        model.fold_in([1])

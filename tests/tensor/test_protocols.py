@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import scipy.sparse as ss
 import scipy.sparse.linalg as sl
 
 import sparrow as sp
-from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.errors import ShapeError, SparrowError, UnsupportedError
 from sparrow.testing import on
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
@@ -198,3 +200,41 @@ def test_foreign_attribute_hints(name: str) -> None:
         getattr(A, name)
     with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
         getattr(A, "nonsense")  # noqa: B009
+
+
+PROTOCOLS: dict[str, Callable[[Any], Any]] = {
+    "bool": bool, "float": float, "int": int, "complex": complex, "index": operator.index, "hash": hash, "len": len,
+    "iter": lambda x: next(iter(x)), "reversed": lambda x: next(reversed(x)), "floor": math.floor, "list": list,
+    "less than None": lambda x: x < None, "greater than object": lambda x: x > object(), "invert": operator.invert,
+    "format": lambda x: format(x, ".2f"), "text index": lambda x: x["a"], "fraction index": lambda x: x[1.5],
+    "sum": sum, "sorted": sorted, "unpack": lambda x: [*x], "add text": lambda x: x + "a",
+    "add None": lambda x: x + None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("dense", [np.array([1.0, 0.0, 2.0]), np.eye(2), np.array(2.0)])
+def test_protocols_raise_as_numpy(name: str, dense: Any) -> None:
+    try:
+        PROTOCOLS[name](dense)
+    except (TypeError, ValueError, IndexError) as error:
+        kind = next(kind for kind in (TypeError, ValueError, IndexError) if isinstance(error, kind))
+        with pytest.raises(kind) as found:
+            PROTOCOLS[name](sp.asarray(dense))
+        assert isinstance(found.value, SparrowError | TypeError)
+    else:
+        PROTOCOLS[name](sp.asarray(dense))
+
+
+@pytest.mark.parametrize("key", [0, slice(None), (0, 1), [0, 1]])
+def test_deletion_raises_with_a_way_out(key: Any) -> None:
+    a: Any = sp.eye(3)
+    with pytest.raises(TypeError, match=r"A\[i\] = 0 removes"):
+        del a[key]
+    assert a.nnz == 3
+
+
+@pytest.mark.parametrize("obj", [ss.eye_array(2), np.eye(2), pl.DataFrame({"a": [1]}), [1, 2], 5, None, sp.eye(2)])
+def test_constructor_names_asarray(obj: Any) -> None:
+    with pytest.raises(TypeError, match=rf"Tensor\(\) does not convert {type(obj).__name__}: use sp\.asarray\(obj\)"):
+        sp.Tensor(obj)
