@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import sparrow as sp
 from sparrow import engines
+from sparrow.errors import InvalidValueError
 from sparrow.tensor import Tensor
 from sparrow.tensor.display import human_bytes, table
 from sparrow.tensor.pictures import density_png
@@ -46,6 +47,8 @@ def run(folder: str | os.PathLike[str]) -> None:
     from rich.console import Console
 
     home = Path(folder)
+    if home.is_file():
+        raise InvalidValueError(f"FOLDER must be a folder, got the file {os.fspath(folder)!r}: choose another name")
     home.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False, soft_wrap=True)
     census, web = _ingest(console, home)

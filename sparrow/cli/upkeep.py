@@ -21,7 +21,8 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command("append")(_append_command())
     for verb in (resize, files, orders, compact, verify, history, restore, vacuum):
-        app.command()(verb)
+        # A negative size or version is a wrong value, not an option.
+        app.command(context_settings={"ignore_unknown_options": verb in (resize, restore)})(verb)
 
 
 _APPEND = """Add entries in one commit; columns go by the names of dimensions, and new labels make them longer.

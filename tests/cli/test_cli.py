@@ -601,6 +601,25 @@ def test_help_has_examples(cli: Any, words: list[str]) -> None:
     assert not re.search(r"\[\[|\{|\]\]|\.\.\.\]\.\.\.", usage)
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["restore", "{web}", "-1"], 2, "must be at least 0, got -1"),
+        (["resize", "{web}", "-5,5"], 1, "must not be negative, got -5"),
+        (["resize", "{web}", "5,5", "--nosuch"], 2, "--nosuch"),
+        (["demo", "{file}"], 1, "FOLDER must be a folder, got the file"),
+        (["files", "{web}", "--order", "dst,src"], 1, "build it with 'sparrow orders --add'"),
+        (["datasets", "nosuch"], 1, "sparrow datasets names all"),
+        (["--temp-directory", "{file}", "info", "{web}"], 1, "--temp-directory must be an existing directory"),
+    ],
+)
+def test_wrong_values_are_named(cli: Any, stored: Path, words: list[str], code: int, told: str) -> None:
+    done = cli(*(word.format(web=stored / "web.sparrow", file=stored / "web.txt") for word in words))
+    assert (done.code, done.out) == (code, "")
+    assert told in done.err
+    assert len(done.err) < 400
+
+
 def test_usage_lines(cli: Any) -> None:
     for verb, arguments in {
         "history": "PATH", "show": "PATH [INDEX]", "recommend": "MODEL [ROW]...", "sql": "[QUERY PATH...]",
