@@ -70,15 +70,18 @@ class _Formats(LazyGroup):
             files, target = (words[:-1], words[-1]) if len(words) > 1 else (words, PLACEHOLDER)
             flags = option_flags()
             options = _group_options(args[len(words) :], flags)
-            unknown = [name for name in options if name.startswith("--") and name not in ("--json", "--help")]
-            if unknown and os.path.exists(files[0]):
-                close = suggest_flags(unknown[0], flags)
-                ctx.fail(f"No such option: {unknown[0]}" + (f" (Possible options: {close[0]})" if close else ""))
+            of_formats = [name for name in options if name not in ("--json", "--help")]
+            unknown = [name for name in of_formats if name.startswith("--")]
+            if unknown and os.path.exists(files[0]) and (close := suggest_flags(unknown[0], flags)):
+                ctx.fail(f"No such option: {unknown[0]} (Possible options: {close[0]})")
             try:
-                found = detect_format(files, [*options])
+                found = detect_format(files, of_formats)
             except NotFoundError:
                 ctx.fail(_unknown(files[0]))
             except IngestError as error:
+                for name, typed in options.items():
+                    flag = typed[0].partition("=")[0]
+                    error.problem = error.problem.replace(f"has no option {name!r};", f"has no option {flag};")
                 error.commands = with_destination((_repeat(each, options, flags) for each in error.commands), target)
                 raise
             if len(args) == 1:

@@ -74,6 +74,10 @@ def detect_format(src: SourceLike, options: Collection[str] = ()) -> Detection:
     except IngestError as error:
         if (meant := _find_meant(error.commands, options)) is None:
             raise
+        if unknown := [name for name in options if name not in {each.name for each in _options(meant)}]:
+            kind = error.problem.partition(": name the columns")[0]
+            error.problem = f"{kind}: {meant} has no option {unknown[0]!r}; without it, for example"
+            raise
         own = [name for name in options if name in {each.name for each in _options(meant)}]
         return Detection(
             meant, f"the option{'s' * (len(own) > 1)} {_enumerate(own)} belong{'s' * (len(own) == 1)} to it"
@@ -83,7 +87,7 @@ def detect_format(src: SourceLike, options: Collection[str] = ()) -> Detection:
 def _find_meant(commands: Sequence[str], options: Collection[str]) -> str | None:
     """Return the suggested format that the options are of, if there is one.
 
-    It may lack further options, which its reader then rejects by name.
+    It may lack some of them.
     """
     parsed = {each.format: each.options for each in filter(None, map(parse_command, commands)) if each.format}
     known = {name: {each.name: each for each in _options(name)} for name in parsed}

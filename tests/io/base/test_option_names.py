@@ -41,10 +41,16 @@ def test_misspelt_option_is_named(table: Path, cli: Any, name: str, value: Any, 
 
 
 def test_option_of_another_format_is_named(table: Path, cli: Any) -> None:
-    with pytest.raises(TypeError, match=r"columns\(\) got an unexpected keyword argument 'directed'"):
+    with pytest.raises(sp.errors.IngestError, match=r"this is a table .*: columns has no option 'directed'; without"):
         sp.ingest(table, table.parent / "A.sparrow", **OPTIONS, directed=True)
-    done = cli("ingest", table, table.parent / "A.sparrow", "--coords", "user,film", "--value", "stars", "--directed")
-    assert (done.code, "No such option: --directed" in done.err) == (2, True)
+    for flag in ("--undirected", "--no-such-option"):
+        done = cli("ingest", table, table.parent / "A.sparrow", "--coords", "user,film", "--value", "stars", flag)
+        assert (done.code, f": columns has no option {flag}; without it, for example" in done.err) == (1, True)
+
+
+def test_json_is_an_option_of_the_command(table: Path, cli: Any) -> None:
+    done = cli("ingest", table, table.parent / "A.sparrow", "--coords", "user,film", "--value", "stars", "--json")
+    assert done.json["tensors"][0]["nnz"] == 2
 
 
 def test_unlike_option_lists_those_there_are(table: Path) -> None:
