@@ -24,9 +24,9 @@ __all__ = [
     "write_plan", "write_table",
 ]  # fmt: skip
 
-_TEXT_WIDTHS = (24, 12, 8)
-"""Widths to which columns of text are cut in turn, before columns in the middle are left out."""
-_NAME_WIDTHS = (8, 4, 4)
+_TEXT_WIDTHS = (24, 12, 8, 8)
+"""Widths to which columns of text are cut in turn, before times are folded and columns left out."""
+_NAME_WIDTHS = (8, 4, 4, 4)
 """Widths to which names of columns are cut at the same time."""
 _MAX_ID_WIDTH = 40
 """Characters of the longest number, time or id that is never cut."""
@@ -222,12 +222,12 @@ def _fit(floors: Sequence[Sequence[int]], width: int) -> dict[int | None, int]:
 
 
 def _is_rigid(column: Sequence[str]) -> bool:
-    """Return whether a column holds numbers, times or ids: all words have digits."""
+    """Return whether a column holds numbers, times or ids: words with digits."""
     words = [word for text in column for word in text.split()]
-    return max(map(len, words), default=0) <= _MAX_ID_WIDTH and all(map(_NUMBER_OR_ID.search, words))
+    return max(map(len, words), default=0) <= _MAX_ID_WIDTH and all(map(_NUMBER_OR_ID.fullmatch, words))
 
 
-_NUMBER_OR_ID = re.compile(r"\d|^\W+$|^(?:NULL|True|False|-?nan|-?inf|UTC)$")
+_NUMBER_OR_ID = re.compile(r"[^/]*\d[^/]*|[^A-Za-z]*\d[^A-Za-z]*|\W+|NULL|True|False|-?nan|-?inf|UTC")
 
 
 def _name_pieces(name: str) -> list[str]:

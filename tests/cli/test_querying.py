@@ -220,7 +220,7 @@ def test_numbers_times_and_ids_are_not_cut(facts: list[Any], texts: list[str]) -
 
 
 def test_names_fold_before_texts_are_cut() -> None:
-    row = ("data/web.sparrow/a/very/long/path/of/a/tensor/X", 14, datetime(2026, 11, 27, 7, 44, 43), "append")
+    row = ("data/a9a.sparrow/a/very/long/path/of/a/tensor/X", 14, datetime(2026, 11, 27, 7, 44, 43), "append")
     headers = ("path", "version", "timestamp", "operation", "files_added", "files_removed")
     lines = written(render([(*row, 123456, 7)], headers, (), None, 80), 80)
     cells = [cell.strip() for cell in lines[-2].strip("│").split("│")]
