@@ -24,6 +24,8 @@ from sparrow.cli.arguments import (
 from sparrow.cli.tables import terminal_width, wrap_line, write_explained, write_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sparrow.tensor import Tensor
 
 __all__ = ["add_to"]
@@ -80,14 +82,25 @@ def info(path: StoredPath, as_json: AsJson = False) -> None:
             "profile": f"{fact['profile']}, for {PROFILE_READERS[fact['profile']]}",
             "sorted by": "; ".join(", ".join(fact["dims"][k] for k in order) for order in fact["orders"]),
             "labels": ", ".join(fact["labelled"]) or "none",
+            "matched": _format_matching(fact["dims"], fact["matched_by_name"]),
             "version": str(fact["version"]),
         }
         for name, text in lines.items():
             print(wrap_line(f"{name:<11}{text}", terminal_width(), 11))
 
 
+def _format_matching(dims: Sequence[str], by_name: Sequence[str]) -> str:
+    """Return the rule by which operands are matched, as a line."""
+    if not by_name:
+        return "by position: the dimension names are assigned ones"
+    others = [dim for dim in dims if dim not in by_name]
+    return "by dimension name" + (f", except {', '.join(others)}" if others else "")
+
+
 def _describe(tensor: Tensor) -> dict[str, Any]:
     relation = tensor.__sparrow_scan__().relation
+    from sparrow.core.schema import is_given_name
+
     nnz, nbytes = tensor.nnz, tensor.nbytes
     return {
         "shape": list(tensor.shape),
@@ -102,6 +115,7 @@ def _describe(tensor: Tensor) -> dict[str, Any]:
         "files": len(tensor.files()),
         "profile": tensor._stored_handle().current.metadata.profile,
         "orders": [list(order) for order in relation.orders],
+        "matched_by_name": [name for name in tensor.dims if is_given_name(name)],
         "labelled": [name for name in tensor.dims if tensor.labels(name) is not None],
         "version": tensor.version,
     }

@@ -198,6 +198,10 @@ def test_info(cli: Any, stored: Path) -> None:
     text = cli("info", stored / "web.sparrow").out
     assert "shape      (src: 5, dst: 5)\n" in text
     assert "entries    5 (0.2 of the cells)\n" in text
+    assert "matched    by position: the dimension names are assigned ones\n" in text
+    sp.asarray([[1, 2]], dims=("user", "d1")).save(stored / "named.sparrow")
+    assert "matched    by dimension name, except d1\n" in cli("info", stored / "named.sparrow").out
+    assert cli("info", stored / "named.sparrow", "--json").json["tensors"][0]["matched_by_name"] == ["user"]
 
 
 def test_info_of_a_bundle(cli: Any, stored: Path) -> None:
