@@ -154,7 +154,11 @@ def test_rectangular_transpose() -> None:
 
 def test_writes_of_a_transpose() -> None:
     n = make_tensor()
-    for write in (lambda: n.__setitem__(..., n.T * 1), lambda: n.append(n.T.copy(), duplicates="last")):
+    writes: list[Callable[[], Any]] = [
+        lambda: n.__setitem__(..., n.T * 1),
+        lambda: n.append(n.T.copy(), duplicates="last"),
+    ]
+    for write in writes:
         with pytest.raises(LabelError, match="goes by position"):
             write()
     np.testing.assert_array_equal(n.to_numpy(), DENSE)
