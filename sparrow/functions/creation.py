@@ -30,7 +30,7 @@ from sparrow.functions.inspection import check_device
 from sparrow.interop.conversion import describe_unread, from_coordinates, from_object, from_table
 from sparrow.plan import normalize_axis
 from sparrow.runtime import progress, settings
-from sparrow.runtime.validation import check_flag, check_names
+from sparrow.runtime.validation import as_names, check_flag
 from sparrow.storage.fs.failures import translate_read_errors
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
@@ -456,7 +456,7 @@ def from_relation(
     >>> sp.from_relation(sales, coords=["customer"], relabel=True).sel(customer=1007)
     np.float64(3.5)
     """
-    check_names("coords", coords)
+    coords = as_names("coords", coords)
     named = [relabel] if isinstance(relabel, str) else relabel
     relabelled = list(coords if named is True else named or ())
     if unknown := [name for name in relabelled if name not in coords]:

@@ -50,7 +50,7 @@ from sparrow.interop.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize, check_duplicates
 from sparrow.plan import align_elements
 from sparrow.runtime import memory
-from sparrow.runtime.validation import check_names, check_unmasked
+from sparrow.runtime.validation import as_names, check_unmasked
 
 __all__ = [
     "check_fill",
@@ -353,7 +353,7 @@ def from_table(
         If its columns would exceed the memory limit.
     """
     if coords is not None:
-        check_names("coords", coords)
+        coords = as_names("coords", coords)
     if is_frame(source):
         source = name_index(source) if coords is None else frame_to_table(source)
     unread: list[str] = []

@@ -12,10 +12,10 @@ import numpy as np
 from sparrow.errors import InvalidValueError, NotFoundError, UnsupportedError
 
 __all__ = [
+    "as_names",
     "check_choice",
     "check_flag",
     "check_integer",
-    "check_names",
     "check_number",
     "check_path",
     "check_seed",
@@ -79,10 +79,17 @@ def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
         raise InvalidValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
-def check_names(name: str, value: Any) -> None:
-    """Raise ``InvalidValueError`` unless ``value`` is a list of names."""
-    if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
+def as_names(name: str, value: Any) -> list[Any]:
+    """Return a list of names; one name is a list of one.
+
+    Raises
+    ------
+    InvalidValueError
+        If ``value`` is neither a string nor a list.
+    """
+    if isinstance(value, bytes | bytearray | Mapping) or not isinstance(value, Iterable):
         raise InvalidValueError(f"{name} must be a list of names, got {value!r}")
+    return [value] if isinstance(value, str) else list(value)
 
 
 def check_seed(seed: Any) -> None:

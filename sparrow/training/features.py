@@ -18,7 +18,7 @@ from sparrow.errors import InvalidValueError, LabelError, ShapeError, Unsupporte
 from sparrow.functions.creation import from_coords
 from sparrow.functions.views import as_tensor
 from sparrow.runtime import memory
-from sparrow.runtime.validation import check_flag, check_names, check_seed
+from sparrow.runtime.validation import as_names, check_flag, check_seed
 from sparrow.tensor import Tensor
 from sparrow.tensor.matching import match_rows
 from sparrow.training.inputs import unpack_bundle
@@ -337,7 +337,7 @@ def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
            [1., 0., 0., 1.],
            [0., 1., 1., 0.]])
     """
-    check_names("columns", columns)
+    columns = as_names("columns", columns)
     source = table.to_arrow_reader() if hasattr(table, "to_arrow_reader") else table
     if not hasattr(source, "__arrow_c_stream__") or not columns:
         raise UnsupportedError(f"one_hot requires a table and columns, got {type(table).__name__} and {columns!r}")

@@ -156,9 +156,12 @@ def test_one_hot(kind: Any) -> None:
     assert X.dims == ("row", "feature")
 
 
-def test_one_hot_takes_a_list_of_names() -> None:
-    with pytest.raises(InvalidValueError, match="columns must be a list of names, got 'city'"):
-        one_hot(pd.DataFrame({"city": ["Rome"]}), "city")
+def test_one_hot_of_one_column() -> None:
+    found = one_hot(pd.DataFrame({"city": ["Rome"]}), "city").labels("feature")
+    assert found is not None
+    assert found.to_pylist() == ["city=Rome"]
+    with pytest.raises(InvalidValueError, match="columns must be a list of names, got 3"):
+        one_hot(pd.DataFrame({"city": ["Rome"]}), 3)  # type: ignore[arg-type]
 
 
 def test_one_hot_streams_and_nulls() -> None:

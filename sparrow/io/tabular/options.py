@@ -43,7 +43,7 @@ from sparrow.io.tabular.ingest import IMAGINARY_COLUMN, TableFacts, TableIngest,
 from sparrow.io.tabular.readers import Advance, ReadSpec, TableSource, constants_of, iter_files, open_table, read_head
 from sparrow.runtime import progress
 from sparrow.runtime.progress import bar
-from sparrow.runtime.validation import check_names
+from sparrow.runtime.validation import as_names
 from sparrow.tensor import Tensor
 
 __all__ = ["FORMATS", "Columns"]
@@ -213,7 +213,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_names("coords", self.coords)
+        as_names("coords", self.coords)
         self.coord_names = _spell_columns(self.coords)
         values = () if self.value is None else _spell_columns(self.value)
         self.value_name = values[0] if isinstance(self.value, str | int) else None
