@@ -12,7 +12,7 @@ from sparrow.errors import InvalidValueError
 
 __all__ = [
     "MAX_STORED_INTEGER", "cast_appended", "cast_checked", "find_rounded", "find_unrepresentable", "is_rounded_integer",
-    "misfit_message", "parse_digits",
+    "misfit_message", "parse_digits", "wider_dtype",
 ]  # fmt: skip
 
 MAX_STORED_INTEGER = 2**63 - 1
@@ -147,11 +147,11 @@ def misfit_message(value: Any, dtype: np.dtype[Any], keep: str | None = "pass dt
         if keep is None or int(value) < -(2**63):
             return f"{text}: pass dtype='{dtype}' to round"
         return f"{text}: {keep} to keep it, or {'' if keep.startswith('pass ') else 'pass '}dtype='{dtype}' to round"
-    wider = _wider_dtype(value, dtype)
+    wider = wider_dtype(value, dtype)
     return f"does not fit {dtype}" + ("" if wider is None else f": pass dtype='{wider}'")
 
 
-def _wider_dtype(value: Any, dtype: np.dtype[Any]) -> str | None:
+def wider_dtype(value: Any, dtype: np.dtype[Any]) -> str | None:
     """Return a type that takes a value that does not fit a type, None if none does."""
     if dtype.kind == "c":
         return None if dtype == np.complex128 else "complex128"

@@ -193,6 +193,8 @@ def from_coords(
         If a coordinate is negative or outside ``shape``.
     DuplicateError
         If coordinates repeat and ``duplicates`` is "error".
+    NumberRangeError
+        If ``duplicates="sum"`` adds integers beyond the dtype.
 
     Examples
     --------

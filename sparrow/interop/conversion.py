@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow.core.array_validation import as_canonical, check_arrow, check_coordinates, check_scipy_array
+from sparrow.core.casting import MAX_STORED_INTEGER
 from sparrow.core.label_types import is_label_type, is_string_type
 from sparrow.core.schema import (
     MAX_DIMENSION_SIZE,
@@ -48,6 +49,7 @@ from sparrow.interop.labelled_objects import (
 )
 from sparrow.interop.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize, check_duplicates
+from sparrow.kernels.sums import CAST_FIRST, SumRangeError
 from sparrow.plan import align_elements
 from sparrow.runtime import memory
 from sparrow.runtime.validation import as_names, check_unmasked
@@ -121,8 +123,11 @@ def from_coordinates(
     return schema, canonicalize(block, sizes, schema.fill_value, rule)
 
 
-def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value as a scalar of the dtype; raise if it does not fit."""
+def check_fill(fill_value: Any, dtype: np.dtype[Any], way: str | None = "cast the values first") -> Any:
+    """Return a fill value as a scalar of the dtype; raise if it does not fit.
+
+    ``way`` is the way out that the error names, None for an argument ``dtype`` that holds the fill value.
+    """
     if type(fill_value) is int and fill_value == 0:
         return dtype.type(0)
     given = check_array(fill_value, "fill_value")
@@ -131,8 +136,12 @@ def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     with np.errstate(all="ignore"):
         found = (given.real if dtype.kind != "c" else given).astype(dtype)[()]
     exact = dtype.kind in "biu" or (given.dtype.kind == "c" and dtype.kind != "c")
-    if exact and found != given:
-        raise InvalidValueError(f"fill_value must fit {dtype}, got {fill_value!r}: cast the values first")
+    if (exact and found != given) or (np.isinf(found) and np.isfinite(given)):
+        if way is None:
+            is_integer = dtype.kind in "biu" and given.dtype.kind in "biu" and given <= MAX_STORED_INTEGER
+            wider = "complex128" if "c" in (given.dtype.kind, dtype.kind) else "int64" if is_integer else "float64"
+            way = f"pass dtype='{wider}'"
+        raise InvalidValueError(f"fill_value must fit {dtype}, got {fill_value!r}: {way}")
     return found
 
 
@@ -400,8 +409,10 @@ def from_table(
         schema, block = from_coordinates(
             columns, values, shape, picked if dims is None else dims, duplicates, fill_value
         )
-    except DuplicateError as error:
+    except (DuplicateError, SumRangeError) as error:
         names_of = [labels[dim].to_pylist() if dim in labels else None for dim in range(len(picked))]
+        if isinstance(error, SumRangeError):
+            raise error.restate(CAST_FIRST, names_of) from None
         raise error.by_label(names_of) from None
     if on_fill is not None:
         _count_fill(values, schema.fill_value, on_fill)

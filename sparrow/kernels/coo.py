@@ -19,6 +19,7 @@ from sparrow.core.schema import is_fill
 from sparrow.errors import DuplicateError
 from sparrow.kernels.dispatch import prefer_numpy
 from sparrow.kernels.runs import group_starts
+from sparrow.kernels.sums import CAST_FIRST, SumRangeError, find_overflow
 from sparrow.kernels.tuning import dispatch, tuning
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -377,6 +378,8 @@ def canonicalize(
     ------
     DuplicateError
         If an element occurs twice and ``duplicates`` is ``"error"``.
+    NumberRangeError
+        If integers of an element have a sum beyond the dtype.
     """
     is_small = leading is None and block.coords and block.count <= dispatch().small_work
     key = linear_keys(block.coords, shape) if is_small else None
@@ -407,6 +410,10 @@ def _unique(block: Block, duplicates: Duplicates) -> Block:
                 f"element {where} is given twice{others}: pass duplicates='sum', 'last', 'first', 'min' or 'max'",
                 where,
             )
+        if duplicates == "sum" and (beyond := find_overflow(block.values, starts)) is not None:
+            at = int(starts[beyond[0]])
+            where = tuple(int(column[at]) for column in block.coords)
+            raise SumRangeError.of(where, beyond[1], block.values.dtype, way=CAST_FIRST)
         block = Block(tuple(c[starts] for c in block.coords), reduce_runs(block.values, starts, duplicates))
     return block
 

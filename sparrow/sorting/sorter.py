@@ -27,6 +27,7 @@ from sparrow.kernels.keys import (
     sortedness,
     unpack,
 )
+from sparrow.kernels.sums import SumRangeError, exact_sum, find_overflow, is_storable
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting.rows import Column, Rows, Run, duplicate_error, unpack_key
@@ -77,7 +78,7 @@ class Sorter:
     leading
         Coordinates that precede those of rows in errors.
     wide_sums
-        Add shorter floats in float64: a sum of many is exact to rounding once.
+        Add shorter floats in float64: a sum of many is exact to rounding once. Sums of integers must fit the dtype.
     """
 
     def __init__(
@@ -91,7 +92,8 @@ class Sorter:
         leading: tuple[int, ...] = (),
         wide_sums: bool = False,
     ) -> None:
-        self._sum_dtype = sum_dtype(dtype) if wide_sums and duplicates == "sum" else dtype
+        self._wide_sums = wide_sums and duplicates == "sum"
+        self._sum_dtype = sum_dtype(dtype) if self._wide_sums else dtype
         self._ndim, self._dtype, self._duplicates = ndim, dtype, duplicates
         self.weighted = weighted
         self._describe, self._leading = describe, leading
@@ -326,6 +328,8 @@ class Sorter:
         ------
         DuplicateError
             From the iterators, if an element has several rows and ``duplicates`` is ``"error"``.
+        NumberRangeError
+            From the iterators, if integers of an element have a sum beyond the dtype, under ``wide_sums``.
         """
         places = [_rank_of(known) for known in ids or (None,) * self._ndim]
         wide, sorted_bits = self._wide, _sorted_bits(self._runs)
@@ -393,7 +397,7 @@ class Sorter:
         inner = Sorter(
             self._ndim - 1, self._dtype, weighted=self.weighted, duplicates=self._duplicates,
             describe=self._describe, leading=(*self._leading, leading),
-            wide_sums=self._sum_dtype != self._dtype,
+            wide_sums=self._wide_sums,
         )  # fmt: skip
         rows = (unfold_rows(None, rest) for rest in wide._values(range_))
         with closing(inner):
@@ -443,6 +447,8 @@ class Sorter:
             return starts, values[starts]
         if rule == "last":
             return starts, values[np.append(starts[1:], n) - 1]
+        if self._wide_sums and (beyond := find_overflow(values, starts, stored=True)) is not None:
+            raise self._sum_error(coords_at(int(starts[beyond[0]])), beyond[1])
         values = values.astype(self._sum_dtype, copy=False)
         out = values[starts]
         more = np.flatnonzero(~fresh)
@@ -454,6 +460,9 @@ class Sorter:
     def _duplicate_error(self, coords: tuple[int, ...]) -> DuplicateError:
         return duplicate_error((*self._leading, *coords), self._describe)
 
+    def _sum_error(self, coords: tuple[int, ...], total: int) -> SumRangeError:
+        return SumRangeError.of((*self._leading, *coords), total, self._dtype, self._describe)
+
     def _reduce_single(self, range_: _Range) -> tuple[Keys, NDArray[Any]]:
         """Return the key and value of a range of rows of one element."""
         total, key = int((range_.stop - range_.start).sum()), self._key(range_)
@@ -461,6 +470,11 @@ class Sorter:
             raise self._duplicate_error(unpack_key(key[0], self._layout))
         if not self.weighted:
             return key, np.array([total if self._duplicates == "sum" else 1], np.int64)
+        if self._wide_sums and self._dtype.kind in "iu":
+            exact = sum(map(exact_sum, self._values(range_)))
+            if not is_storable(exact, self._dtype):
+                raise self._sum_error(unpack_key(key[0], self._layout), exact)
+            return key, np.array([exact], self._dtype)
         accumulated = np.empty(0, self._sum_dtype)
         for more in self._values(range_):
             values = np.concatenate([accumulated, more])

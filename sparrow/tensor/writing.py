@@ -21,6 +21,7 @@ from sparrow.errors import (
 )
 from sparrow.interop.conversion import columns_to_append, from_appended_table, from_object, table_of_columns
 from sparrow.kernels.coo import Duplicates, check_duplicates
+from sparrow.kernels.sums import SumRangeError
 from sparrow.plan import Scan, axis_labels, fit_to_target
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Handle
@@ -168,6 +169,8 @@ class WriteMethods(Base):
             If a column is missing, dimension names or label types do not match, or a view would gain labels.
         InvalidValueError
             If the fill values differ, the rule or a reading option is unknown, or the path is not a file.
+        NumberRangeError
+            If ``duplicates="sum"`` adds integers beyond the dtype.
         ReadOnlyError
             If the tensor is a copy, an expression or an opened version.
 
@@ -193,8 +196,8 @@ class WriteMethods(Base):
             editor.check_append_schema(found.schema, self._schema, {})
             try:
                 editor.append(handle, self._view, lambda: engines.iter_sorted_blocks(found), rule)
-            except DuplicateError as error:
-                raise error.by_label(_latest_labels(handle)) from None
+            except (DuplicateError, SumRangeError) as error:
+                raise _append_error(error, handle) from None
             return
         if not self._view.is_identity:
             dim, labels = next((self.dims[axis], labels) for axis, labels in more.items())
@@ -204,8 +207,8 @@ class WriteMethods(Base):
             )
         try:
             editor.grow(handle, scan, rule)
-        except DuplicateError as error:
-            raise error.by_label(_latest_labels(handle)) from None
+        except (DuplicateError, SumRangeError) as error:
+            raise _append_error(error, handle) from None
 
     def _appended_scan(self, other: Any, duplicates: Duplicates, value: str | None, reading: Mapping[str, Any]) -> Scan:
         """Return the appended object as a scan.
@@ -302,6 +305,14 @@ def _check_rule(duplicates: Any) -> Duplicates:
 def _note_appended_fill(count: int) -> None:
     rows = "1 row equals" if count == 1 else f"{count:,} rows equal"
     progress.write_note(f"append: {rows} the fill value and changed nothing: put() writes it")
+
+
+def _append_error(error: DuplicateError | SumRangeError, handle: Handle) -> Exception:
+    """Return the error about an element that was appended to."""
+    labels = _latest_labels(handle)
+    if isinstance(error, DuplicateError):
+        return error.by_label(labels)
+    return error.restate("append to A.astype({!r}) instead, saved as another tensor", labels)
 
 
 def _latest_labels(handle: Handle) -> list[Any]:

@@ -21,8 +21,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.schema import Schema, is_fill
+from sparrow.core.schema import is_fill
 from sparrow.errors import StorageError
+from sparrow.interop.conversion import check_fill
 from sparrow.io.base.report import Report
 from sparrow.io.base.run_sink import RunSink
 from sparrow.io.tuning import tuning
@@ -240,17 +241,21 @@ def write_coo(
     ------
     DuplicateError
         If an element is given more than once and ``duplicates`` is ``"error"``.
+    InvalidValueError
+        If the fill value does not fit the dtype.
+    NumberRangeError
+        If values of an element are integers whose sum does not fit the dtype.
     StorageError
         If the disk is full.
     """
     ndim = len(dims)
     collectors = [None] * ndim if ids is None else list(ids)
+    fill_value = check_fill(fill_value, dtype, None)
     if isinstance(folder, RunSink):
         assert not isinstance(items, StoredRows)
         folder.take(items, rows_of, collectors, ndim)
         return WrittenFiles([], folder.maxima, folder.ids)
     get_filesystem(folder).make_folder(os.fspath(folder))
-    fill_value = Schema((), (), dtype, fill_value).fill_value
     report.fill = fill_value
     if isinstance(items, StoredRows):
         options = MergeOptions(

@@ -34,6 +34,7 @@ from sparrow.io.base.report import Report
 from sparrow.io.base.run_sink import RunSink
 from sparrow.io.base.source import Source
 from sparrow.kernels.coo import Duplicates
+from sparrow.kernels.sums import SumRangeError
 from sparrow.plan import Scan
 from sparrow.runtime import events, settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -259,6 +260,8 @@ class Shards(StoredRows):
         )  # fmt: skip
         with share_folder(target.path) as files:
             for found in self.rounds.run([], work, bounds):
+                if found.cell is not None and found.total is not None:
+                    raise SumRangeError.of(found.cell, found.total, options.dtype, options.describe)
                 if found.cell is not None:
                     raise duplicate_error(found.cell, options.describe)
                 options.report.add(**found.counts)
@@ -293,6 +296,8 @@ class _MergedRows:
     """Counts of the report."""
     cell: tuple[int, ...] | None = None
     """Element that is given more than once, where that is an error."""
+    total: int | None = None
+    """Sum of its values that does not fit the dtype, where they are added."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -333,6 +338,8 @@ class MergedRows:
                 files = self.target.write(counter.drop_fill(blocks, self.fill_value))
             except DuplicateError as error:
                 return _MergedRows([], {}, error.cell)
+            except SumRangeError as error:
+                return _MergedRows([], {}, error.cell, error.total)
         counter.finish(files)
         return _MergedRows(files, report.counts)
 

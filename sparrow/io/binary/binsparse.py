@@ -123,7 +123,7 @@ class Binsparse(Reader):
                 operation="ingest binsparse",
                 name=name,
                 report=self.report,
-                fill_value=(tensor.dtype if dtype is None else dtype).type(fill),
+                fill_value=fill,
             )
 
 

@@ -16,6 +16,7 @@ from sparrow import engines, storage
 from sparrow.core.array_validation import as_canonical
 from sparrow.core.schema import Schema, check_dims, check_dtype, is_fill
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, StorageError, UnsupportedError
+from sparrow.interop.conversion import check_fill
 from sparrow.io.base.coo_writer import write_coo
 from sparrow.io.base.magic import reject_compressed
 from sparrow.io.base.registry import DType, FillValue, Format, Option, Reader, Writer, parse_names, shared
@@ -94,7 +95,9 @@ class Npy(Reader):
         dtype = check_dtype(head.dtype if self.dtype is None else self.dtype)
         if head.dtype.kind == "c" and dtype.kind != "c":
             raise InvalidValueError(f"dtype={dtype} cannot hold complex values: omit dtype, or pass complex64")
-        schema = Schema(head.shape, check_dims(self.dims, len(head.shape)), dtype, self.fill_value)
+        schema = Schema(
+            head.shape, check_dims(self.dims, len(head.shape)), dtype, check_fill(self.fill_value, dtype, None)
+        )
 
         cast = ValueCast(dtype, self.dtype is not None, self.report)
 

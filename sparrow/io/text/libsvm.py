@@ -46,6 +46,7 @@ from sparrow.io.text.extreme_header import HeaderLines, find_bad_label
 from sparrow.io.text.libsvm_blocks import Location, ParsedBlock, ShiftedBlocks, StoredBlock, store_blocks
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize
+from sparrow.kernels.sums import SumRangeError
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.progress import bar
@@ -304,6 +305,10 @@ def _parse_block(block: TextBlock, parsed: Parsed, options: Libsvm) -> ParsedBlo
             error = _error_at(block, parsed, _first_repeat(elements), problem)
             at = parsed.at[parsed.unlabelled] if parsed.unlabelled >= 0 else -1
             raise _weights_error(_locate(block, int(at)), options) or error from None
+        except SumRangeError as error:
+            at = (elements.coords[0] == error.cell[0]) & (elements.coords[1] == error.cell[1])
+            problem = f"the values of the index have the sum {error.total}, which {options.cast.problem(error.total)}"
+            raise _error_at(block, parsed, int(np.argmax(at)), problem) from None
     merged, zeros = len(parsed.values[:unfit]) - elements.count, 0
     if merged or parsed.zeros or options.kind != np.float64:
         kept = elements.values != 0
