@@ -27,7 +27,8 @@ def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str | None = Non
     x
         Tensor.
     indices
-        Positions, negative ones from the end; of any shape, which replaces the axis.
+        Positions, negative ones from the end; of any shape, which replaces the axis. Or a boolean mask, a labelled one
+        matched by label.
     axis
         The axis; by default positions count all elements in row-major order.
 
@@ -42,6 +43,8 @@ def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str | None = Non
         If there is no such axis.
     IndexingError
         If a position is out of range.
+    LabelError
+        If a mask has labels, and none in common with the axis.
 
     Examples
     --------
@@ -51,10 +54,10 @@ def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str | None = Non
            [-1,  3,  3]])
     """
     tensor = as_tensor(x)
-    positions = check_array(indices, "indices")
-    if axis is None:
-        return reshape(tensor, -1)[positions]
-    return tensor[(*(slice(None),) * normalize_axis(axis, tensor.ndim, tensor.dims), positions)]
+    lines, at = (reshape(tensor, -1), 0) if axis is None else (tensor, normalize_axis(axis, tensor.ndim, tensor.dims))
+    if getattr(indices, "dtype", None) == np.bool_ and np.ndim(indices) == 1:
+        indices = match_axes(indices, lines, {0: at}, "take: indices", "mask")
+    return lines[(*(slice(None),) * at, check_array(indices, "indices"))]
 
 
 def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str = -1) -> Tensor:

@@ -117,30 +117,33 @@ def can_align(one: Any, other: Any, axis: int = 0, and_axis: int = 0) -> bool:
     return one.shape[axis] == other.shape[and_axis] or (is_labelled(one, axis) and is_labelled(other, and_axis))
 
 
-def check_same_labels(A: Any, what: str, may_be_disjoint: bool = False) -> None:
-    """Check that rows and columns of a matrix have the same labels.
+def check_same_labels(A: Any, what: str, may_be_disjoint: bool = False, axes: tuple[int, int] = (0, 1)) -> None:
+    """Check that rows and columns of matrices have the same labels.
 
     Nothing is checked unless both have some.
 
     Parameters
     ----------
     A
-        Matrix.
+        Matrix, or a stack of some.
     what
         Name of the matrix or function for errors.
     may_be_disjoint
         Allow labels of different things, equations and unknowns, of which none are equal.
+    axes
+        Axes of the rows and columns.
 
     Raises
     ------
     LabelError
         If they differ.
     """
-    if not (is_labelled(A, 0) and is_labelled(A, 1)):
+    if not all(is_labelled(A, axis) for axis in axes):
         return
-    names = axis_labels(A.__sparrow_scan__())
-    if not names[0].equals(names[1]) and not (may_be_disjoint and _are_disjoint(names[0], names[1])):
-        raise LabelError(f"{what}: rows and columns must have the same labels, but {describe_label_mismatch(A)}")
+    labels = axis_labels(A.__sparrow_scan__())
+    rows, columns = (labels[axis] for axis in axes)
+    if not rows.equals(columns) and not (may_be_disjoint and _are_disjoint(rows, columns)):
+        raise LabelError(f"{what}: rows and columns must have the same labels, but {describe_label_mismatch(A, axes)}")
 
 
 def _are_disjoint(one: AxisLabels, other: AxisLabels) -> bool:
@@ -154,11 +157,11 @@ def _are_disjoint(one: AxisLabels, other: AxisLabels) -> bool:
     return not pc.any(pc.is_in(mine, value_set=theirs), min_count=0).as_py()
 
 
-def describe_label_mismatch(A: Any) -> str:
+def describe_label_mismatch(A: Any, axes: tuple[int, int] = (0, 1)) -> str:
     """Describe how the labels of rows and columns differ, for an error message."""
     import pyarrow.compute as pc
 
-    (rows, columns), (down, across) = A.dims, (A.labels(axis) for axis in (0, 1))
+    (rows, columns), (down, across) = (A.dims[axis] for axis in axes), (A.labels(axis) for axis in axes)
     begin = f"labels of {rows!r} and {columns!r} differ"
     for one, other, name in ((across, down, columns), (down, across, rows)):
         more = one.filter(pc.invert(pc.is_in(one, other)))

@@ -14,10 +14,11 @@ from sparrow.core.schema import as_integer, as_integers, check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import einsum
 from sparrow.functions.generation import full
+from sparrow.functions.labels import check_same_labels
 from sparrow.functions.sets import count_stored
 from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis, shared
-from sparrow.plan import PLUS_TIMES, make_concat, make_triangle, normalize_axis
+from sparrow.plan import PLUS_TIMES, axis_labels, make_concat, make_triangle, normalize_axis
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText, document_as
 from sparrow.tensor import Tensor
@@ -308,6 +309,15 @@ def triu(tensor: Tensor, k: int = 0) -> Tensor:
 def diagonal(tensor: Tensor, offset: int = 0, axis1: int | str = 0, axis2: int | str = 1) -> Tensor:
     """Return a diagonal, or those of a stack of matrices, lazily."""
     tensor = as_tensor(tensor)
+    if tensor.ndim >= 2:
+        axes = tuple(normalize_axis(axis, tensor.ndim, tensor.dims) for axis in (axis1, axis2))
+        labels = axis_labels(tensor.__sparrow_scan__())
+        if axes[0] != axes[1] and labels.keys() >= {*axes} and not labels[axes[0]].equals(labels[axes[1]]):
+            if as_integer(offset, "offset"):
+                check_same_labels(tensor, f"diagonal with offset {offset}", axes=axes)
+            others = [axis for axis in range(tensor.ndim) if axis not in axes]
+            indices = [axes[0] if axis == axes[1] else axis for axis in range(tensor.ndim)]
+            return einsum(tensor, indices, [*others, axes[0]])  # type: ignore[no-any-return]
     if tensor.ndim > 2 or (tensor.ndim == 2 and (axis1, axis2) != (0, 1)):
         rows, columns = normalize_axis(axis1, tensor.ndim, tensor.dims), normalize_axis(axis2, tensor.ndim, tensor.dims)
         if rows == columns:

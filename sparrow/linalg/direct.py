@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from sparrow.errors import ConvergenceError, InvalidValueError, SingularError, SparrowError, UnsupportedError
+from sparrow.functions.labels import check_same_labels
 from sparrow.linalg.operators import align_vectors, check_matrix, check_square, shared, unwrap_tensor
 from sparrow.linalg.tuning import tuning
 from sparrow.runtime import memory
@@ -97,6 +98,7 @@ def translated_errors(name: str, options: dict[str, Any]) -> Iterator[None]:
 def _factorize(name: str, A: Any, options: dict[str, Any]) -> Any:
     check_options(name, options)
     matrix = to_scipy_csc(A, name)
+    check_same_labels(unwrap_tensor(A), name, may_be_disjoint=True)
     try:
         with translated_errors(name, options):
             return getattr(linalg, name)(matrix, **options)

@@ -16,6 +16,7 @@ from sparrow.core.schema import as_integer
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, SingularError, UnsupportedError
 from sparrow.functions.elementwise import as_operand
 from sparrow.functions.labels import align_to_axis
+from sparrow.functions.numpy.operands import check_square_labels
 from sparrow.plan import align_columns, normalize_axis
 from sparrow.runtime.docs import SharedText
 from sparrow.runtime.validation import check_flag
@@ -49,6 +50,8 @@ _shared = SharedText(
     square_error="""
     ShapeError
         If the last two axes differ in size.
+    LabelError
+        If the result depends on the order of rows, and rows and columns have labels that differ.
     """,
     matrix_error="""
     ShapeError
@@ -71,6 +74,7 @@ def _call_on_matrices(function: Callable[..., _R], x: Any, *args: Any, square: b
     shape = np.shape(result)
     if len(shape) < 2 or (square and shape[-1] != shape[-2]):
         raise ShapeError(f"{function.__name__}: x must be {'square ' * square}matrices, got shape {shape}")
+    check_square_labels(function.__name__, result)
     return call_dense(function, result, *args, **options)
 
 

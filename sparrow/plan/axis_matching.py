@@ -29,6 +29,7 @@ __all__ = [
     "axes_of",
     "check_equal_labels",
     "match_axes",
+    "match_broadcast_mask",
     "match_mask",
     "match_scan",
     "match_values",
@@ -169,6 +170,22 @@ def match_mask(mask: Scan, target: Scan, first: int = 0, what: str = "the mask")
         is_ambiguous = mask.schema.shape == target.schema.shape  # other shapes do not go by position
         mask = match_dims([target, mask], check_functions=is_ambiguous)[1]
     return match_scan(mask, axes_of(target, {axis: first + axis for axis in range(ndim)}), what, "mask")
+
+
+def match_broadcast_mask(mask: Scan, target: Scan, what: str) -> Scan:
+    """Match a mask that broadcasts to the shape of a scan, by name and label.
+
+    An axis of one label is a slice of the target, not repeated; one without labels is.
+
+    Raises
+    ------
+    LabelError
+        As :func:`match_mask`.
+    """
+    if mask.schema.ndim < target.schema.ndim:
+        mask = match_dims([target, mask])[1]
+    shift = target.schema.ndim - mask.schema.ndim
+    return match_mask(mask, target, shift, what) if shift >= 0 else mask
 
 
 def _is_tensor(given: Any) -> bool:

@@ -12,10 +12,11 @@ from sparrow.core.indexing import broadcast_shapes
 from sparrow.core.schema import check_dtype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.conversion import check_fill
-from sparrow.plan import Axis, Scan, Where, make_accumulate, make_map, make_reduce, normalize_axis
+from sparrow.plan import Axis, Scan, Where, make_accumulate, make_map, make_reduce, match_broadcast_mask, normalize_axis
 from sparrow.runtime.docs import SharedText
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor.base import Base, as_scan
+from sparrow.tensor.matching import to_labelled
 from sparrow.tensor.ufuncs import write_out
 
 __all__ = ["Reductions"]
@@ -61,8 +62,9 @@ _shared = SharedText(
     """,
     where="""
     where
-        "all" elements or the "stored" ones, or a boolean mask that broadcasts to the shape. A mask of a minimum or
-        maximum requires ``initial``.
+        "all" elements or the "stored" ones, or a boolean mask that broadcasts to the shape. A mask with labels is
+        brought to those of the tensor, and absent at labels that it lacks. A mask of a minimum or maximum requires
+        ``initial``.
     """,
     stored="""
     where
@@ -837,6 +839,8 @@ def _reduce_masked(
         return _masked_variance(tensor, name, axis, keepdims, mask, options)
     if name in _MASK_IDENTITIES:
         identity: Any = _MASK_IDENTITIES[name]
+        if tensor.dtype == bool and name in ("sum", "nansum", "mean"):
+            identity = False  # booleans are counted exactly, integers wrap
     else:
         identity = tensor.fill_value if name == "count" else check_fill(initial, tensor.dtype)
     selected = tensor._from_node(make_map(np.where, [mask, tensor.__sparrow_scan__(), identity]))
@@ -866,10 +870,11 @@ def _masked_variance(tensor: Any, name: str, axis: Any, keepdims: bool, mask: Sc
 
 
 def _as_mask(tensor: Base, where: Any) -> Scan:
-    """Return a mask as a scan of the tensor's shape."""
-    scan = as_scan(where)
+    """Return a mask, matched by name and label, as a scan of the tensor's shape."""
+    scan = as_scan(to_labelled(where, tensor))
     if scan.schema.dtype != bool:
         raise InvalidValueError(f"where= must be 'all', 'stored' or a boolean mask, got dtype {scan.schema.dtype}")
+    scan = match_broadcast_mask(scan, tensor.__sparrow_scan__(), "the mask where=")
     if broadcast_shapes([scan.schema.shape, tensor.shape]) != tensor.shape:
         raise ShapeError(f"where= of shape {scan.schema.shape} does not broadcast to {tensor.shape}")
     return scan if scan.schema.shape == tensor.shape else scan.then(scan.view.broadcast_to(tensor.shape))

@@ -16,11 +16,13 @@ from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.interchange import check_expansion
 from sparrow.interop.tuning import tuning
 from sparrow.plan import Map, Output, normalize_axis
-from sparrow.tensor.base import Base
+from sparrow.tensor.base import Base, as_scan
 from sparrow.tensor.matching import reject_other_labels
 from sparrow.tensor.products import matmul
 
-__all__ = ["NUMPY_FUNCTIONS", "apply_ufunc", "cast_in_place", "find_numpy_function", "is_operand", "write_out"]
+__all__ = [
+    "NUMPY_FUNCTIONS", "apply_ufunc", "cast_in_place", "check_cast", "find_numpy_function", "is_operand", "write_out",
+]  # fmt: skip
 
 NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 """NumPy's functions that tensors support, with what implements them: filled by :mod:`sparrow.functions.numpy`."""
@@ -78,6 +80,9 @@ def apply_ufunc(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any]
         )
     outs = options.pop("out", None) or (None,) * ufunc.nout
     casting = options.get("casting", "same_kind")
+    if isinstance(options.get("where"), Base) and not any(isinstance(operand, Base) for operand in inputs):
+        first = as_scan(inputs[0])
+        inputs = (type(tensor)(first.source, first.view), *inputs[1:])
     if not any(isinstance(operand, Base) or is_foreign_sparse(operand) for operand in inputs):
         found = getattr(ufunc, method)(*inputs, **options)  # the tensor is among the outputs
     elif method == "__call__":
@@ -138,7 +143,7 @@ def _cast(ufunc: np.ufunc, inputs: Sequence[Any], dtype: np.dtype[Any] | None, c
     """Return the operands cast to the types of the ufunc's loop for a result type."""
     operands = [np.asarray(one) if isinstance(one, list | tuple) else one for one in inputs]
     types = [type(one) if type(one) in (int, float, complex) else _dtype_of(one) for one in operands]
-    signature = None if dtype is None else (*(None for _ in operands), *(dtype for _ in range(ufunc.nout)))
+    signature = (*(None for _ in operands), *(dtype for _ in range(ufunc.nout)))  # None for any type
     try:
         loop = ufunc.resolve_dtypes((*types, *(None,) * ufunc.nout), signature=signature, casting=casting)
     except (TypeError, ValueError) as error:
@@ -270,12 +275,17 @@ def cast_in_place(target: Any, result: Any, name: str) -> Any:
     return result.astype(target.dtype)
 
 
-def _check_target(target: Any, result: Any, name: str, casting: Any) -> None:
+def check_cast(target: Any, result: Any, name: str, casting: Any) -> None:
+    """Raise ``UnsupportedError`` if a result cannot be cast to the type of a target."""
     given = _dtype_of(result)
     if not np.can_cast(given, target.dtype, casting):
         raise UnsupportedError(
             f"{name}: a result of {given} cannot be cast to {target.dtype} of the target: use A = A.astype(...) first, "
             "or an out= of that type"
         )
+
+
+def _check_target(target: Any, result: Any, name: str, casting: Any) -> None:
+    check_cast(target, result, name, casting)
     if np.shape(result) != target.shape:
         raise ShapeError(f"{name}: the target must have shape {np.shape(result)}, got {target.shape}")

@@ -93,12 +93,16 @@ class Call:
         whose order the result has.
     raises
         Whether it raises for other orders instead.
+    partial
+        Operands, masks and values, that may lack labels of another one: they have no elements there. Masks may also
+        have more.
     """
 
     function: Callable[..., Any]
     specs: tuple[str, ...]
     vary: tuple[int, ...] | None = None
     raises: bool = False
+    partial: tuple[int, ...] = ()
 
     @property
     def varied(self) -> tuple[int, ...]:
@@ -106,9 +110,15 @@ class Call:
         return tuple(range(1, len(self.specs))) if self.vary is None else self.vary
 
 
-def call(function: Callable[..., Any], *specs: str, vary: tuple[int, ...] | None = None, raises: bool = False) -> Call:
+def call(
+    function: Callable[..., Any],
+    *specs: str,
+    vary: tuple[int, ...] | None = None,
+    raises: bool = False,
+    partial: tuple[int, ...] = (),
+) -> Call:
     """Return a call with operands by specification."""
-    return Call(function, specs, vary, raises)
+    return Call(function, specs, vary, raises, partial)
 
 
 # -- what all public functions are ------------------------------------------------------------------
@@ -345,25 +355,29 @@ CALLS: dict[str, list[Call]] = {
     "sp.Tensor.__rmatmul__": [call(lambda a, b: a.__rmatmul__(b), "ik", "ui")],
     "sp.Tensor.__imatmul__": [call(in_place("matmul"), "nm", "nm")],
     "sp.Tensor.__getitem__": [
-        call(lambda a, m: a[m], "ui", "u?"),
-        call(lambda a, m: a[:, m], "ui", "i?"),
-        call(lambda a, m: a[m], "ui", "ui?"),
-        call(lambda a, m: a.oindex[m], "ui", "u?"),
-        call(lambda a, m: a.vindex[m], "ui", "u?"),
+        call(lambda a, m: a[m], "ui", "u?", partial=(1,)),
+        call(lambda a, m: a[:, m], "ui", "i?", partial=(1,)),
+        call(lambda a, m: a[m], "ui", "ui?", partial=(1,)),
+        call(lambda a, m: a.oindex[m], "ui", "u?", partial=(1,)),
+        call(lambda a, m: a.vindex[m], "ui", "u?", partial=(1,)),
         call(lambda a, i, j: a[i, j], "ui", "k#", "k#", vary=(2,)),
         call(lambda a, i, j: a.vindex[i, j], "ui", "k#", "k#", vary=(2,)),
     ],
     "sp.Tensor.__setitem__": [
-        call(write(lambda a, m: set_item(a, m, 5)), "ui", "u?"),
-        call(write(lambda a, m: set_item(a, m, 5)), "ui", "ui?"),
-        call(write(lambda a, b: set_item(a, slice(None), b)), "ui", "ui"),
+        call(write(lambda a, m: set_item(a, m, 5)), "ui", "u?", partial=(1,)),
+        call(write(lambda a, m: set_item(a, m, 5)), "ui", "ui?", partial=(1,)),
+        call(write(lambda a, b: set_item(a, slice(None), b)), "ui", "ui", partial=(1,)),
         call(write(lambda a, m, b: set_item(a, m, b[m])), "ui", "u?", "ui"),
         call(write(lambda a, m, b: edit(a, m, b[m])), "ui", "u?", "ui"),
     ],
     "sp.Tensor.append": [call(write(lambda a, b: a.append(b, duplicates="last")), "ui", "ui")],
     "sp.Tensor.clip": [call(lambda a, low, high: a.clip(low, high), "ui", "ui", "ui")],
     "sp.Tensor.dot": [call(lambda a, b: a.dot(b), "ui", "ik")],
-    "sp.Tensor.isel": [call(lambda a, m: a.isel(u=m), "ui", "u?")],
+    "sp.Tensor.isel": [call(lambda a, m: a.isel(u=m), "ui", "u?", partial=(1,))],
+    "sp.Tensor.take": [
+        call(lambda a, m: a.take(m, 0), "ui", "u?", partial=(1,)),
+        call(lambda a, m: a.take(m), "u", "u?", partial=(1,)),
+    ],
     "sp.Tensor.matvec": [call(lambda a, x: a.matvec(x), "ui", "i")],
     "sp.Tensor.rmatvec": [call(lambda a, x: a.rmatvec(x), "ui", "u")],
     "sp.Tensor.rmatmat": [call(lambda a, x: a.rmatmat(x), "ui", "uk")],
@@ -371,9 +385,15 @@ CALLS: dict[str, list[Call]] = {
     "sp.Tensor.round": [call(with_out(lambda a, out: a.round(out=out)), "ui", "ui", vary=(0,))],
     **{
         f"sp.Tensor.{name}": [
-            call(lambda a, m, name=name: getattr(a, name)(axis=1, where=m, **_initial(name)), "ui", "ui?")
+            call(
+                lambda a, m, name=name, axis=axis: getattr(a, name)(axis=axis, where=m, **_initial(name)),
+                "ui",
+                spec,
+                partial=(1,),
+            )
+            for axis, spec in (((1, "ui?"), (None, "u?"), (0, "i?")) if name in ("sum", "var") else ((1, "ui?"),))
         ]
-        for name in REDUCTIONS
+        for name in (*REDUCTIONS, "count")
     },
     # functions
     "sp.align": [call(lambda a, b: sp.align(a, b)[1], "ui", "ui")],
@@ -414,6 +434,7 @@ CALLS: dict[str, list[Call]] = {
     ],
     "sp.sddmm": [call(sp.sddmm, "ui", "uk", "ki")],
     "sp.stack": [call(lambda a, b: sp.stack([a, b]), "ui", "ui")],
+    "sp.take": [call(lambda a, m: sp.take(a, m, axis=1), "ui", "i?", partial=(1,))],
     "sp.take_along_axis": [call(lambda a, at: sp.take_along_axis(a, at, 1), "uk", "ui#")],
     "sp.tensordot": [call(lambda a, b: sp.tensordot(a, b, axes=1), "ui", "ik")],
     "sp.vecdot": [call(sp.vecdot, "ui", "ui")],
@@ -463,8 +484,8 @@ CALLS: dict[str, list[Call]] = {
     "blas.axpy": [call(lambda x, y: blas.axpy(x, y, 2.0), "u", "u")],
     "blas.dot": [call(blas.dot, "u", "u")],
     "blas.dotc": [call(blas.dotc, "u", "u")],
-    "blas.gather": [call(blas.gather, "u", "u?")],
-    "blas.gather_zero": [call(blas.gather_zero, "u", "u?")],
+    "blas.gather": [call(blas.gather, "u", "u?", partial=(1,))],
+    "blas.gather_zero": [call(blas.gather_zero, "u", "u?", partial=(1,))],
     "blas.scatter": [
         call(lambda x, i, y: blas.scatter(x, i, y.to_numpy()), "k", "k#", "u", vary=(1,)),
         call(lambda y, m: blas.scatter([7.0, 8.0], m, y), "u", "u?"),
@@ -582,7 +603,12 @@ CALLS: dict[str, list[Call]] = {
     # NumPy's functions
     **{
         f"np.{name}": [
-            call(lambda a, m, name=name: getattr(np, name)(a, axis=1, where=m, **_initial(name)), "ui", "ui?")
+            call(
+                lambda a, m, name=name: getattr(np, name)(a, axis=1, where=m, **_initial(name)),
+                "ui",
+                "ui?",
+                partial=(1,),
+            )
         ]
         for name in REDUCTIONS
     },
@@ -597,25 +623,35 @@ CALLS: dict[str, list[Call]] = {
     "np.block": [call(lambda a, b: np.block([[a, b]]), "ui", "uj")],
     "np.clip": [call(np.clip, "ui", "ui", "ui")],
     "np.column_stack": [call(lambda a, b: np.column_stack([a, b]), "u", "u")],
-    "np.compress": [call(lambda m, a: np.compress(m, a, axis=0), "u?", "ui", vary=(0,))],
+    "np.compress": [call(lambda m, a: np.compress(m, a, axis=0), "u?", "ui", vary=(0,), partial=(0,))],
     "np.concatenate": [call(lambda a, b: np.concatenate([a, b], axis=1), "ui", "uj")],
-    "np.copyto": [call(write(np.copyto), "ui", "ui")],
+    "np.copyto": [call(write(np.copyto), "ui", "ui", partial=(1,))],
     "np.corrcoef": [call(np.corrcoef, "ui", "ki")],
     "np.cov": [
         call(np.cov, "ui", "ki"),
         call(lambda a, f, w: np.cov(a, fweights=f, aweights=w), "ui", "i#", "i+"),
     ],
     "np.cross": [call(np.cross, "uk", "uk")],
-    "np.delete": [call(lambda a, m: np.delete(a, m, axis=0), "ui", "u?")],
+    "np.delete": [call(lambda a, m: np.delete(a, m, axis=0), "ui", "u?", partial=(1,))],
     "np.diff": [call(lambda a, b: np.diff(a, axis=1, prepend=b), "ui", "uj")],
     "np.dot": [call(np.dot, "ui", "ik")],
     "np.dstack": [call(lambda a, b: np.dstack([a, b]), "ui", "ui")],
     "np.einsum": [call(lambda a, b: np.einsum("ui,ik->uk", a, b), "ui", "ik")],
-    "np.extract": [call(np.extract, "ui?", "ui", vary=(0,)), call(np.extract, "u?", "u", vary=(0,))],
+    "np.extract": [
+        call(np.extract, "ui?", "ui", vary=(0,), partial=(0,)),
+        call(np.extract, "u?", "u", vary=(0,), partial=(0,)),
+    ],
     "np.gradient": [call(lambda a, x: np.gradient(a, x, axis=0), "uk", "u>")],
     "np.hstack": [call(lambda a, b: np.hstack([a, b]), "ui", "uj")],
     "np.inner": [call(np.inner, "ui", "ki")],
-    "np.insert": [call(lambda a, v: np.insert(a, 1, v, axis=0), "ui", "i")],
+    "np.insert": [
+        call(lambda a, v: np.insert(a, 1, v, axis=0), "ui", "i", partial=(1,)),
+        call(lambda a, v: np.insert(a, 1, v, axis=1), "ui", "u", partial=(1,)),
+        call(lambda a, v: np.insert(a, [0, 2], v, axis=1).to_numpy(), "ui", "uo"),
+        call(lambda a, m: np.insert(a, m, 9.0, axis=0), "ui", "u?", partial=(1,)),
+        call(lambda a, m: np.insert(a, m, 9.0), "u", "u?", partial=(1,)),
+        call(np.insert, "u", "k#", "k", vary=(2,)),
+    ],
     "np.interp": [call(np.interp, "u", "k>", "k", vary=(2,))],
     "np.isclose": [call(np.isclose, "ui", "ui")],
     "np.matvec": [call(np.matvec, "ui", "i")],
@@ -623,10 +659,18 @@ CALLS: dict[str, list[Call]] = {
     "np.repeat": [call(lambda a, n: np.repeat(a, n, axis=0), "ui", "u#")],
     "np.select": [call(lambda m, a, b: np.select([m], [a], b), "ui?", "ui", "ui")],
     "np.stack": [call(lambda a, b: np.stack([a, b]), "ui", "ui")],
+    "np.take": [
+        call(lambda a, m: np.take(a, m, axis=0), "ui", "u?", partial=(1,)),
+        call(lambda a, m: np.take(a, m, axis=0, mode="clip"), "ui", "u?", partial=(1,)),
+    ],
     "np.take_along_axis": [call(lambda a, at: np.take_along_axis(a, at, 1), "uk", "ui#")],
     "np.tensordot": [call(lambda a, b: np.tensordot(a, b, 1), "ui", "ik")],
-    "np.trapezoid": [call(lambda y, x: np.trapezoid(y, x, axis=0), "uk", "u>")],
-    "np.vdot": [call(np.vdot, "u", "u")],
+    "np.trapezoid": [
+        call(lambda y, x: np.trapezoid(y, x, axis=0), "uk", "u>"),
+        call(lambda y, x: np.trapezoid(y, x, axis=0), "uk", "uk"),
+        call(lambda y, x: np.trapezoid(y, x, axis=1), "uk", "uk"),
+    ],
+    "np.vdot": [call(np.vdot, "u", "u"), call(np.vdot, "ui", "ui"), call(np.vdot, "uik", "uik")],
     "np.vecdot": [call(np.vecdot, "ui", "ui")],
     "np.matmul": [call(np.matmul, "ui", "ik")],
     "np.vstack": [call(lambda a, b: np.vstack([a, b]), "ui", "wi")],
@@ -641,13 +685,38 @@ CALLS: dict[str, list[Call]] = {
     "np.linalg.vecdot": [call(np.linalg.vecdot, "ui", "ui")],
 }
 
+SQUARE: dict[str, Callable[[Any], Any]] = {
+    **{
+        f"{title}.{name}": getattr(module, name)
+        for title, module, names in (
+            ("np.linalg", np.linalg, "cond det eig eigh eigvals eigvalsh cholesky slogdet svdvals matrix_rank trace"),
+            ("linalg", linalg, "det eig eigh eigvals eigvalsh cholesky slogdet svdvals trace diagonal splu spilu"),
+            ("np", np, "diagonal diag trace"),
+        )
+        for name in names.split()
+    },
+    "np.diagonal(offset)": lambda A: np.diagonal(A, 1),
+    "np.trace(offset)": lambda A: np.trace(A, -1),
+    "np.diagonal(stack)": lambda A: np.diagonal(sp.stack([A, 2 * A]), 0, 1, 2),
+    "sp.Tensor.diagonal": lambda A: A.diagonal(),
+    "np.linalg.eigvals(stack)": lambda A: np.linalg.eigvals(sp.stack([A, 2 * A])),
+    "np.linalg.matrix_power": lambda A: np.linalg.matrix_power(A, 2),
+    "sp.einsum": lambda A: sp.einsum("ii->i", A),
+    "linalg.eigsh": lambda A: linalg.eigsh(A, 1)[0],
+    "linalg.cg": lambda A: linalg.cg(A, np.arange(len(A)))[0],
+    "linalg.power_iteration": lambda A: linalg.power_iteration(A)[0],
+    "graph.pagerank": graph.pagerank,
+    "graph.bfs": lambda A: graph.bfs(A, ["n0"]),
+}
+"""Functions of a square matrix whose rows and columns have the same labels."""
+
 ALONE: dict[str, str] = {
     name: reason
     for reason, names in {
         "arguments other than the first are numbers, dtypes, axes, names or settings": """
             blas.scal linalg.matrix_rank linalg.pca linalg.pinv linalg.spilu linalg.splu sp.asarray sp.export
             sp.full_like sp.pad sp.result_type sp.Bundle.get sp.Tensor.argmax sp.Tensor.argmin sp.Tensor.astype
-            sp.Tensor.count sp.Tensor.cumprod sp.Tensor.cumsum sp.Tensor.item sp.Tensor.refill sp.Tensor.set_labels
+            sp.Tensor.cumprod sp.Tensor.cumsum sp.Tensor.item sp.Tensor.refill sp.Tensor.set_labels
             sp.Tensor.spy evaluation.search evaluation.Model evaluation.Model.fit evaluation.Popularity.fit
             evaluation.Recommending ingest.columns models.ALS.fit models.ALS.set_params
             models.FactorizationMachine.set_params models.LinearRegression.set_params
@@ -676,8 +745,8 @@ ALONE: dict[str, str] = {
             np.shares_memory sp.Bundle
         """,
         "the other argument is a set of values or positions, or edges of bins, of any order": """
-            sp.isin sp.searchsorted sp.take sp.Tensor.sel sp.Tensor.take np.isin np.intersect1d np.setdiff1d
-            np.setxor1d np.union1d np.searchsorted np.take np.digitize np.histogram evaluation.Popularity.similar
+            sp.isin sp.searchsorted sp.Tensor.sel np.isin np.intersect1d np.setdiff1d
+            np.setxor1d np.union1d np.searchsorted np.digitize np.histogram evaluation.Popularity.similar
             models.ALS.similar
         """,
         "weights, factors, rankings and row numbers are arrays": """

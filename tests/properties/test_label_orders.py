@@ -10,10 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.errors import SparrowError
-from tests.properties.label_calls import ALONE, CALLS, SIZES, Call, Operand, dimension, public_names, vocabulary
+from sparrow.errors import LabelError, SparrowError
+from tests.properties.label_calls import (
+    ALONE,
+    CALLS,
+    SIZES,
+    SQUARE,
+    Call,
+    Operand,
+    dimension,
+    public_names,
+    vocabulary,
+)
 
 CASES = [(name, number) for name, calls in CALLS.items() for number in range(len(calls))]
+
+PARTIAL_CASES = [(name, number, operand) for name, number in CASES for operand in CALLS[name][number].partial]
 
 
 def make_operand(spec: str, number: int, orders: dict[str, Any], labelled: bool = True) -> sp.Tensor:
@@ -111,3 +123,73 @@ def test_results_do_not_depend_on_the_order_of_labels(name: str, number: int, da
             run(one, orders)
     else:
         assert are_equal(run(one, orders), expected)
+
+
+def make_partial(spec: str, number: int, kept: dict[str, list[int]], more: bool, is_full: bool) -> sp.Tensor:
+    """Return an operand at some labels, or at all, absent at the others.
+
+    With ``more`` labels that no other operand has, a mask is True there.
+    """
+    operand = Operand(spec)
+    dense, labels = operand.dense(number), {}
+    for axis, dim in enumerate(operand.dims):
+        of, chosen = vocabulary(dim), kept[vocabulary(dim)]
+        names = [f"{of}{at}" for at in range(SIZES[of])]
+        if is_full:
+            absent = np.isin(np.arange(SIZES[of]), chosen, invert=True)
+            dense = np.where(absent.reshape([-1 if k == axis else 1 for k in range(dense.ndim)]), 0, dense)
+        else:
+            dense = dense.take(chosen, axis)
+            names = [names[at] for at in chosen]
+            if more:
+                names.append(f"{of}9")
+                dense = np.insert(dense, len(chosen), True, axis)
+        labels[dimension(dim)] = names
+    return sp.asarray(dense.astype(operand.dense(number).dtype), dims=list(labels), labels=labels)
+
+
+@pytest.mark.parametrize(("name", "number", "operand"), PARTIAL_CASES)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_labels_that_masks_and_values_lack_are_absent(
+    name: str, number: int, operand: int, data: st.DataObject
+) -> None:
+    one = CALLS[name][number]
+    spec, is_mask = one.specs[operand], one.specs[operand].endswith("?")
+    kept = {
+        of: data.draw(st.lists(st.integers(0, SIZES[of] - 1), min_size=1, unique=True), label=of)
+        for of in map(vocabulary, Operand(spec).dims)
+    }
+    more = is_mask and data.draw(st.booleans(), label="more labels")
+    partial, full = (make_partial(spec, operand, kept, more, is_full) for is_full in (False, True))
+    others = [make_operand(each, k, {}) for k, each in enumerate(one.specs)]
+    found, expected = (
+        to_canonical(one.function(*others[:operand], each, *others[operand + 1 :])) for each in (partial, full)
+    )
+    assert are_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "operand"), [each for each in PARTIAL_CASES if CALLS[each[0]][each[1]].specs[each[2]][-1] == "?"]
+)
+def test_masks_without_a_common_label_raise(name: str, number: int, operand: int) -> None:
+    one = CALLS[name][number]
+    given_operands = [make_operand(each, k, {}) for k, each in enumerate(one.specs)]
+    mask = given_operands[operand]
+    others = {dim: [f"z{at}" for at in range(size)] for dim, size in zip(mask.dims, mask.shape, strict=True)}
+    given_operands[operand] = sp.asarray(mask.to_numpy(), dims=mask.dims, labels=others)
+    with pytest.raises(LabelError, match="in common"):
+        one.function(*given_operands)
+
+
+@pytest.mark.parametrize("name", SQUARE)
+@pytest.mark.parametrize("order", [(1, 2, 3, 0), (0, 2, 1, 3)])
+def test_square_matrices_match_columns_or_raise(name: str, order: tuple[int, ...]) -> None:
+    straight = make_operand("nms", 0, {})
+    expected = to_canonical(SQUARE[name](straight)) if "splu" not in name and "spilu" not in name else None
+    turned = straight[:, list(order)]
+    try:
+        found = to_canonical(SQUARE[name](turned))
+    except LabelError:
+        return
+    assert are_equal(found, expected)

@@ -633,3 +633,13 @@ def test_counts_beyond_integers_raise(engine: Any) -> None:
         assert (A == 0).sum(axis=0)[:9].to_numpy().tolist() == [2**32 - 1, *[2**32] * 6, 2**32 - 1, 2**32 - 1]
         exactly = sp.from_coords([[3], [4]], [True], shape=(2**32, 2**31 - 1))
         assert (~exactly).sum() == np.count_nonzero(~exactly) == 2**32 * (2**31 - 1) - 1
+
+
+@pytest.mark.parametrize("name", ["sum", "nansum", "mean"])
+def test_masked_counts_of_true_do_not_wrap(name: str) -> None:
+    whole = sp.from_coords([[0], [0]], [1], shape=(2**32, 2**32)) == 0
+    with pytest.raises(NumberRangeError, match="exceed the largest count"):
+        getattr(whole, name)(where=whole)
+    small = sp.asarray([[True, True], [False, True]])
+    assert getattr(small, name)(where=small) == (1 if name == "mean" else 3)
+    assert getattr(small, name)(where=small).dtype == getattr(np, name)(np.ones(2, bool)).dtype

@@ -275,3 +275,25 @@ def test_reshape_and_astype_arguments() -> None:
     for call in calls:
         with pytest.raises(InvalidValueError):
             call()
+
+
+@pytest.mark.parametrize("axis", [None, 1])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sum", "prod", "mean", "var", "std", "any", "all", "max", "min", "nansum", "nanprod", "nanmean", "nanmax"),
+        *("nanmin", "nanvar", "nanstd"),
+    ],
+)
+def test_reductions_of_arrays_take_tensors_as_masks(name: str, axis: int | None) -> None:
+    mask, options = MASK | (np.arange(4) == 1), {"initial": 1.5} if name.removeprefix("nan") in ("max", "min") else {}
+    found = getattr(np, name)(a, axis=axis, where=sp.asarray(mask), **options)
+    np.testing.assert_allclose(np.asarray(found), getattr(np, name)(a, axis=axis, where=mask, **options))
+
+
+def test_ufuncs_of_arrays_take_tensors_as_masks() -> None:
+    for out in (a.copy(), sp.asarray(a)):
+        np.add(a, 1, where=sp.asarray(MASK), out=out)
+        np.testing.assert_array_equal(np.asarray(out), np.where(MASK, a + 1, a))
+    np.testing.assert_array_equal(np.asarray(np.add.reduce(a, where=sp.asarray(MASK))), np.add.reduce(a, where=MASK))
+    np.testing.assert_array_equal(np.asarray(np.subtract(sp.asarray(a), a, casting="unsafe")), a - a)

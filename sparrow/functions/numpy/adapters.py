@@ -27,10 +27,10 @@ from sparrow.functions.searching import searchsorted, where
 from sparrow.functions.sets import isin
 from sparrow.functions.sorting import argsort, sort
 from sparrow.functions.views import as_tensor, moveaxis
-from sparrow.plan import Axis, normalize_axis
+from sparrow.plan import Axis, axis_labels, normalize_axis
 from sparrow.tensor import Tensor
 from sparrow.tensor.matching import match_condition
-from sparrow.tensor.ufuncs import write_out
+from sparrow.tensor.ufuncs import check_cast, write_out
 
 __all__ = [
     "angle", "array_equal", "can_cast", "constant_like", "copy", "copyto", "count_nonzero", "diagflat", "dot",
@@ -236,7 +236,9 @@ def numpy_einsum(
 
 
 def vdot(a: Any, b: Any) -> Any:
-    """Implement ``np.vdot``."""
+    """Return the sum of products of all elements, the first ones conjugated."""
+    if all(isinstance(one, Tensor) and axis_labels(one.__sparrow_scan__()) for one in (a, b)) and a.ndim == b.ndim > 1:
+        return tensordot(np.conj(a) if a.dtype.kind == "c" else a, b, axes=a.ndim)
     return vecdot(reshape(a, -1), reshape(b, -1))
 
 
@@ -295,7 +297,7 @@ def numpy_take(
     a: Tensor, indices: Any, axis: int | None = None, mode: Literal["raise", "clip", "wrap"] = "raise"
 ) -> Any:
     """Return slices at positions, which are checked, clipped or wrapped."""
-    if mode == "raise":
+    if mode == "raise" or (isinstance(indices, Tensor) and indices.dtype == bool):
         return take(a, indices, axis)
     if mode not in ("clip", "wrap"):
         raise InvalidValueError(f"mode must be 'raise', 'clip' or 'wrap', got {mode!r}")
@@ -365,4 +367,8 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     if where is not True or casting != "same_kind":
         raise UnsupportedError("np.copyto does not support casting= and where= on tensors: use dst[mask] = src[mask]")
     given = src if hasattr(src, "dtype") else np.asarray(src)
+    if isinstance(given, Tensor) and isinstance(dst, Tensor):  # its labels say where it goes
+        check_cast(dst, given, "np.copyto", "same_kind")
+        dst[...] = given
+        return
     write_out(dst, given if np.shape(given) == dst.shape else np.broadcast_to(given, dst.shape), "np.copyto")

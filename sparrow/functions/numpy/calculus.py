@@ -129,7 +129,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     at = normalize_axis(axis, tensor.ndim)
     steps: Any = dx
     if x is not None:
-        places = x if isinstance(x, Tensor) and x.ndim != 1 else _vector(x, tensor, at, "trapezoid: x")
+        if isinstance(x, Tensor) and x.ndim != 1:
+            axes = {k: k - x.ndim + tensor.ndim for k in range(x.ndim) if k + tensor.ndim >= x.ndim}
+            places = match_axes(x, tensor, axes, "trapezoid: x", "values")
+        else:
+            places = _vector(x, tensor, at, "trapezoid: x")
         if places.ndim == 1:
             whole = np.asarray(places)
             if len(whole) != tensor.shape[at]:
@@ -172,12 +176,14 @@ def i0(x: Any) -> Any:
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """Return slices of an axis, or elements, with others before some of them, lazily."""
-    where: Any = obj.to_numpy() if isinstance(obj, Tensor) else obj
     if not isinstance(arr, Tensor) and not isinstance(values, Tensor):
-        return np.insert(arr, where, values, axis)
+        return np.insert(arr, obj.to_numpy() if isinstance(obj, Tensor) else obj, values, axis)
     lines = as_tensor(arr)
     lines, at = (reshape(lines, -1), 0) if axis is None else (lines, normalize_axis(axis, lines.ndim))
     size = lines.shape[at]
+    if getattr(obj, "dtype", None) == np.bool_ and np.ndim(obj) == 1:
+        obj = match_axes(obj, lines, {0: at}, "insert: obj", "mask")
+    where: Any = obj.to_numpy() if isinstance(obj, Tensor) else obj
     memory.check(17 * size, f"a list of {size} positions", "concatenate views of the parts")
     places = np.arange(size)[where] if isinstance(where, slice) else np.asarray(where)
     if places.dtype == bool:
@@ -190,10 +196,13 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         block = block[None]
     if single:  # then the first axis of the values is that of the new slices, as in NumPy
         block = moveaxis(block, 0, at)
+    elif isinstance(obj, Tensor) and obj.dtype != bool and block.shape[at] == places.size:
+        block = match_axes(block, obj, {at: 0}, "insert: values", "values", "the positions")
     count = block.shape[at] if single or places.size == 1 else places.size
     while block.ndim > lines.ndim and block.shape[0] == 1:
         block = block[0]
-    shape = (*lines.shape[:at], count, *lines.shape[at + 1 :])
+    labelled = axis_labels(lines.__sparrow_scan__()).keys() & axis_labels(block.__sparrow_scan__()).keys() - {at}
+    shape = tuple(count if k == at else (block if k in labelled else lines).shape[k] for k in range(lines.ndim))
     new = broadcast_to(block, shape).astype(lines.dtype)
     new = new if new.fill_value == lines.fill_value else new.refill(lines.fill_value)
     order = np.insert(np.arange(size), where if single else places.astype(np.int64), size + np.arange(count))

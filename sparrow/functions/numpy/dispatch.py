@@ -127,6 +127,7 @@ from sparrow.functions.reductions import cumulative_prod, cumulative_sum
 from sparrow.functions.sets import unique_all, unique_counts, unique_inverse, unique_values
 from sparrow.functions.sorting import diff
 from sparrow.functions.views import (
+    as_tensor,
     broadcast_arrays,
     broadcast_to,
     expand_dims,
@@ -164,6 +165,7 @@ class Adapted:
         signature = inspect.signature(numpy_function)
         first = next(iter(signature.parameters))
         function, accepted = self.function, inspect.signature(self.function).parameters
+        is_method = getattr(Tensor, function.__name__, None) is function
 
         def call(*args: Any, **kwargs: Any) -> Any:
             given = signature.bind(*args, **kwargs).arguments
@@ -178,7 +180,8 @@ class Adapted:
                         "A.to_numpy() if it fits in memory"
                     )
                 options[name] = value
-            return write_out(out, function(given[first], **options), f"np.{numpy_function.__name__}")
+            operand = as_tensor(given[first]) if is_method else given[first]  # an array, where a mask is a tensor
+            return write_out(out, function(operand, **options), f"np.{numpy_function.__name__}")
 
         return call
 

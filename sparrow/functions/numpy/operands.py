@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from sparrow.errors import LabelError
+from sparrow.functions.labels import check_same_labels
 from sparrow.plan import align_columns, axis_labels
 from sparrow.tensor import Tensor
 from sparrow.tensor.matching import match_axes
 
-__all__ = ["DENSE_OPERANDS", "check_unlabelled"]
+__all__ = ["DENSE_OPERANDS", "check_square_labels", "check_unlabelled"]
+
+_ORDERED_FUNCTIONS = ("cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "slogdet")
+"""Functions whose results change if the rows of a matrix are put in another order."""
 
 
 def _covariance(**given: Any) -> dict[str, Any]:
@@ -57,11 +61,35 @@ def _tensor_solve(a: Any, b: Any, axes: Any = None) -> dict[str, Any]:
     return {"b": match_axes(b, a, matched, "tensorsolve: b", "values", "a")}
 
 
+def check_square_labels(function: str, a: Any) -> None:
+    """Check the labels of square matrices for a function of ordered rows.
+
+    Determinants are also those of equations and unknowns, which have no label in common.
+
+    Raises
+    ------
+    LabelError
+        If the function depends on the order of rows, and rows and columns have labels that differ.
+    """
+    if function in _ORDERED_FUNCTIONS and np.ndim(a) >= 2:
+        axes = np.ndim(a) - 2, np.ndim(a) - 1
+        check_same_labels(a, function, function in ("det", "slogdet"), axes)
+
+
+def _square(name: str) -> Callable[..., dict[str, Any]]:
+    def check(a: Any, **_: Any) -> dict[str, Any]:
+        check_square_labels(name, a)
+        return {}
+
+    return check
+
+
 DENSE_OPERANDS: Mapping[Any, Callable[..., dict[str, Any]]] = {
     np.corrcoef: _covariance,
     np.cov: _covariance,
     np.cross: _cross,
     np.linalg.cross: _cross,
+    **{getattr(np.linalg, name): _square(name) for name in _ORDERED_FUNCTIONS},
     np.linalg.lstsq: _least_squares,
     np.linalg.solve: _solve,
     np.linalg.tensorsolve: _tensor_solve,
