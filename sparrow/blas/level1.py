@@ -12,7 +12,7 @@ from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.labels import can_align
 from sparrow.plan import align_columns
 from sparrow.tensor import Tensor
-from sparrow.tensor.matching import match_axes
+from sparrow.tensor.matching import label_operands, match_axes, to_labelled
 
 __all__ = [
     "asum", "axpy", "copy", "dot", "dotc", "gather", "gather_zero", "iamax", "iamin", "nrm2", "rot", "scal", "scatter",
@@ -21,6 +21,7 @@ __all__ = [
 
 
 def _vectors(x: Any, y: Any) -> tuple[Any, Any]:
+    x, y = label_operands((x, y))
     one, other = as_vector(x, "x"), as_vector(y, "y")
     if not can_align(one, other):
         raise ShapeError(f"x and y must have equal length, got {one.shape[0]} and {other.shape[0]}")
@@ -442,6 +443,7 @@ def scatter(x: Any, indices: Any, y: Any) -> Any:
     >>> sp.blas.scatter([7, 8], [3, 0], sp.asarray([1, 2, 0, 4])).to_numpy()
     array([8, 2, 0, 7])
     """
+    x, indices, y = label_operands((x, indices, y))
     values, indices = align_columns([as_vector(x, "x"), indices], ["scatter: x", "scatter: indices"])
     at = _positions(indices, as_vector(y, "y"))
     if values.shape != at.shape:
@@ -455,6 +457,7 @@ def scatter(x: Any, indices: Any, y: Any) -> Any:
 
 def _positions(indices: Any, y: Any) -> Any:
     """Return indices, or those of the true elements of a mask, as an integer array."""
+    indices = to_labelled(indices, y, {0: 0})
     if isinstance(indices, Tensor) and indices.dtype == bool:
         indices = match_axes(indices, y, {0: 0}, "indices", "mask", "y")
     result = np.atleast_1d(check_array(indices, "indices"))

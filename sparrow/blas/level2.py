@@ -26,6 +26,7 @@ from sparrow.blas.operands import (
 from sparrow.errors import ShapeError
 from sparrow.functions.labels import align_to_axis
 from sparrow.functions.views import as_tensor
+from sparrow.tensor.matching import label_operands
 
 __all__ = ["gemv", "ger", "gerc", "hemv", "symv", "trsv"]
 
@@ -59,6 +60,7 @@ def gemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, trans: int = 
     >>> sp.blas.gemv(2, A, [1, 2, 3], 3, np.ones(2)), sp.blas.gemv(1, A, [1, 2], trans=1)
     (array([11., 29.]), array([2, 2, 8]))
     """
+    A, x, y = label_operands((A, x, y))
     factor, left = check_scalar(alpha, "alpha"), transpose(as_matrix(A, "A"), trans)
     return add_scaled(scale(factor, multiply(factor, left, as_vector(x, "x"))), beta, y, "y", left)
 
@@ -90,6 +92,7 @@ def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     array([21, 32])
     """
     factor = check_scalar(alpha, "alpha")
+    A, x, y = label_operands((A, x, y))
     A = as_symmetric(factor, A, "A", "symv")
     right = align(as_vector(x, "x"), A)
     parts = (triangle(A, lower), reflect(triangle(A, lower, 1)))
@@ -125,6 +128,7 @@ def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     array([ 1.+20.j, 30. -2.j])
     """
     factor = check_scalar(alpha, "alpha")
+    A, x, y = label_operands((A, x, y))
     A = as_symmetric(factor, A, "A", "hemv")
     right = align(as_vector(x, "x"), A)
     strict = triangle(A, lower, 1)
@@ -161,6 +165,7 @@ def ger(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
     array([[0, 0, 0],
            [2, 0, 6]])
     """
+    x, y, A = label_operands((x, y, A))
     factor, sides = check_scalar(alpha, "alpha"), (as_vector(x, "x"), as_vector(y, "y"))
     product = np.outer(*(sides if factor != 0 else map(zeros_of, sides)))
     return add_scaled(scale(factor, product), 1, A, "A")
@@ -194,6 +199,7 @@ def gerc(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
     array([[0.+0.j, 0.+0.j],
            [0.-1.j, 0.+0.j]])
     """
+    x, y, A = label_operands((x, y, A))
     return ger(alpha, x, conjugate(as_vector(y, "y")), A)
 
 
@@ -224,6 +230,7 @@ def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False
     >>> sp.blas.trsv(sp.asarray([[4.0, 1.0], [9.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
+    A, x = label_operands((A, x))
     return solve_triangular(A, as_vector(x, "x"), lower, trans, diag, "trsv")
 
 

@@ -22,6 +22,7 @@ from sparrow.blas.operands import (
     triangle,
     zeros_of,
 )
+from sparrow.tensor.matching import label_operands
 
 __all__ = ["gemm", "symm", "syrk", "trsm"]
 
@@ -58,6 +59,7 @@ def gemm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, trans_a: int 
             [0, 4]]), array([[60, 80],
             [10, 20]]))
     """
+    A, B, C = label_operands((A, B, C))
     factor = check_scalar(alpha, "alpha")
     left, right = transpose(as_matrix(A, "A"), trans_a, "trans_a"), transpose(as_matrix(B, "B"), trans_b, "trans_b")
     return add_scaled(scale(factor, multiply(factor, left, right)), beta, C, "C", left, right)
@@ -93,6 +95,7 @@ def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = 
     array([[21,  2],
            [32,  3]])
     """
+    A, B, C = label_operands((A, B, C))
     factor, other = check_scalar(alpha, "alpha"), as_matrix(B, "B")
     A = as_symmetric(factor, A, "A", "symm")
     other = align(other.T, A).T if side else align(other, A)
@@ -173,6 +176,7 @@ def trsm(
            [2.]])
     """
     check_trans(trans_a, "trans_a")
+    A, B = label_operands((A, B))
     factor, right = check_scalar(alpha, "alpha"), as_matrix(B, "B")
     right = scale(factor, right if factor != 0 else zeros_of(right))
     if not side:

@@ -36,6 +36,7 @@ from sparrow.plan.estimates import Estimate, estimate_operand
 from sparrow.plan.semirings import for_dtypes, product_dtype
 from sparrow.relations.memory import MemoryHandle
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import label_operands
 from sparrow.tensor.products import as_dense_contraction, as_explicit_scan, contract
 
 __all__ = ["einsum", "einsum_path", "tensordot"]
@@ -316,6 +317,7 @@ def tensordot(
     (array([[6, 0],
            [0, 6]]), np.int64(13))
     """
+    x1, x2 = label_operands((x1, x2))
     one, other = as_factor(x1, "tensordot: x1"), as_factor(x2, "tensordot: x2")
     if isinstance(axes, int | np.integer):
         if not 0 <= axes <= min(one.ndim, other.ndim):
@@ -367,7 +369,7 @@ def _normalize_operands(subscripts: Any, operands: Sequence[Any]) -> tuple[str, 
 
 
 def _factors(operands: Sequence[Any]) -> list[Any]:
-    return [as_factor(each, f"einsum: operand {number}") for number, each in enumerate(operands, 1)]
+    return [as_factor(each, f"einsum: operand {k}") for k, each in enumerate(label_operands(operands), 1)]
 
 
 def _to_letters(numbers: Any) -> str:

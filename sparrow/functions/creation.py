@@ -34,6 +34,7 @@ from sparrow.runtime.validation import as_names, check_flag
 from sparrow.storage.fs.failures import translate_read_errors
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
+from sparrow.tensor.matching import label_operands
 
 if TYPE_CHECKING:
     import os
@@ -207,6 +208,7 @@ def from_coords(
     >>> stars.sel(user="bob")
     np.float64(3.0)
     """
+    coords, values = label_operands((coords, values))
     given_shape = _infer_shape(shape, coords, dims, labels)
     schema, block = from_coordinates(coords, values, given_shape, dims, duplicates, fill_value)
     return tensor_from_block(schema, block, _check_labels(schema, labels))

@@ -14,7 +14,7 @@ from sparrow.functions.manipulation import reshape
 from sparrow.functions.views import as_tensor, broadcast_to
 from sparrow.plan import axis_labels, normalize_axis
 from sparrow.tensor import Tensor
-from sparrow.tensor.matching import match_axes
+from sparrow.tensor.matching import label_operands, match_axes
 
 __all__ = ["take", "take_along_axis"]
 
@@ -95,6 +95,7 @@ def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str =
     tensor = as_tensor(x)
     at = normalize_axis(axis, tensor.ndim, tensor.dims)
     others = {k: k for k in range(tensor.ndim) if k != at}
+    _, indices = label_operands((tensor, indices))
     if isinstance(indices, Tensor) and indices.ndim == tensor.ndim:
         indices = match_axes(indices, tensor, others, "indices", "values")
     positions = check_array(indices, "indices")

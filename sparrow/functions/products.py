@@ -18,6 +18,7 @@ from sparrow.functions.reductions import sum as total
 from sparrow.functions.views import as_tensor, broadcast_to
 from sparrow.plan import normalize_axis
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import label_operands
 from sparrow.tensor.products import matmul
 
 __all__ = ["matmul", "matrix_power", "multi_dot", "outer_product", "vecdot"]
@@ -133,6 +134,7 @@ def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str
     >>> sp.vecdot(A, [1, 10, 100]).to_numpy()
     array([  20,  -97])
     """
+    x1, x2 = label_operands((x1, x2))
     one, other = (as_named_operand(each, f"vecdot: {name}") for each, name in ((x1, "x1"), (x2, "x2")))
     dims = [each.dims if isinstance(each, Tensor) else () for each in (one, other)]
     from_end = axis

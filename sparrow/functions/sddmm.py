@@ -22,6 +22,7 @@ from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 from sparrow.tensor.base import read_labels
+from sparrow.tensor.matching import label_operands
 from sparrow.tensor.products import matmul
 
 __all__ = ["sddmm"]
@@ -64,6 +65,7 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
            [60.,  0.]])
     """
     pattern = as_tensor(S)
+    _, X, Y = label_operands((pattern, X, Y))
     left, right = as_factor(X, "sddmm: X"), as_factor(Y, "sddmm: Y")
     shapes = pattern.shape, left.shape, right.shape
     if {len(shape) for shape in shapes} != {2} or not (

@@ -19,6 +19,7 @@ from sparrow.kernels.coo import Block
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import to_labelled
 
 __all__ = ["check_graph", "node_labels", "node_positions", "per_group", "per_node", "reserve_per_node", "shared"]
 
@@ -158,6 +159,7 @@ def _mask_positions(A: Tensor, mask: Any, labels: pa.Array | None) -> NDArray[np
     """Return the positions at which a mask is true."""
     if mask.shape != A.shape[:1]:
         raise ShapeError(f"mask has shape {mask.shape}, expected {A.shape[:1]}: one value per node")
+    mask = to_labelled(mask, A, {0: 1 if A.labels(0) is None else 0})
     if isinstance(mask, Tensor):
         own = mask.labels(0)
         if own is not None and labels is not None and not own.equals(labels):

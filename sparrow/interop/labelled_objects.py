@@ -12,7 +12,15 @@ import pyarrow as pa
 from sparrow.core.label_types import check_labels, is_label_type, to_label_array
 from sparrow.errors import SparrowError, UnsupportedError
 
-__all__ = ["drop_unnamed_index", "is_xarray", "name_index", "object_labels", "xarray_dims", "xarray_labels"]
+__all__ = [
+    "drop_unnamed_index",
+    "is_pandas",
+    "is_xarray",
+    "name_index",
+    "object_labels",
+    "xarray_dims",
+    "xarray_labels",
+]
 
 _UNNAMED = re.compile(r"__index_level_\d+__")
 """Columns of an index without a name, in a table of pandas."""
@@ -103,7 +111,12 @@ def name_index(source: Any) -> Any:
 
 def is_frame(obj: Any) -> bool:
     """Return whether an object is a data frame of pandas."""
-    return type(obj).__module__.partition(".")[0] == "pandas" and hasattr(obj, "columns")
+    return is_pandas(obj) and hasattr(obj, "columns")
+
+
+def is_pandas(obj: Any) -> bool:
+    """Return whether an object is one of pandas."""
+    return type(obj).__module__.partition(".")[0] == "pandas"
 
 
 def frame_to_table(frame: Any) -> pa.Table:
@@ -128,20 +141,38 @@ def drop_unnamed_index(table: pa.Table) -> pa.Table:
     return table.drop_columns([name for name in table.column_names if _UNNAMED.fullmatch(name)])
 
 
-def object_labels(obj: Any) -> dict[int, pa.Array]:
-    """Return the labels of an xarray array or a pandas series by axis; {} for others.
+def object_labels(obj: Any, axes: Iterable[int] | None = None) -> dict[int, pa.Array]:
+    """Return the labels of objects of xarray and pandas, by axis; {} for others.
 
-    An index of pandas that is a range has row numbers, which are no labels.
+    The default index of pandas has row numbers, which are no labels.
+
+    Parameters
+    ----------
+    obj
+        The object.
+    axes
+        Axes whose labels are wanted, by default all.
 
     Raises
     ------
     UnsupportedError, InvalidValueError
-        If tensors cannot have the labels of an xarray array.
+        If tensors cannot have the labels.
     """
-    library = type(obj).__module__.partition(".")[0]
-    if library == "xarray" and is_xarray(obj):
-        return xarray_labels(obj, range(len(obj.dims)))
-    if library != "pandas" or not hasattr(obj, "index") or getattr(obj, "ndim", 0) != 1 or hasattr(obj.index, "step"):
+    if is_xarray(obj):
+        return xarray_labels(obj, range(len(obj.dims)) if axes is None else axes)
+    if not is_pandas(obj) or not hasattr(obj, "index") or getattr(obj, "ndim", 0) not in (1, 2):
         return {}
-    found = to_label_array(obj.index) if obj.index.nlevels == 1 else None
-    return {} if found is None or not is_label_type(found.type) else {0: found}
+    found = {}
+    for axis in range(obj.ndim) if axes is None else axes:
+        index = obj.columns if axis else obj.index
+        if getattr(index, "step", None) == 1 and not index.start:  # a range from 0
+            continue
+        labels = to_label_array(index) if index.nlevels == 1 else None
+        if labels is None or not is_label_type(labels.type):
+            given = "several levels" if index.nlevels > 1 else str(index.dtype)
+            raise UnsupportedError(
+                f"the {'columns' if axis else 'index'} of a {type(obj).__name__} beside labels must be texts, integers "
+                f"or dates, got {given}: pass its to_numpy() to go by position"
+            )
+        found[axis] = labels
+    return found

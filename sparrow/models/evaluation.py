@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
@@ -36,7 +37,7 @@ from sparrow.models.topk import Pattern, to_pattern
 from sparrow.plan import Scan, axis_labels, positions_of_labels
 from sparrow.runtime import progress
 from sparrow.tensor import Tensor
-from sparrow.tensor.matching import match_axes
+from sparrow.tensor.matching import label_operands, match_axes
 
 __all__ = [
     "HeldOut",
@@ -279,6 +280,8 @@ def evaluate(
     {'recall@20': 0.06, 'recall@50': 0.19, 'ndcg@100': 0.17}
     """
     k = _max_k(recall, ndcg)
+    history, truth = label_operands((held_out.history, held_out.truth))
+    held_out = replace(held_out, history=history, truth=truth)
     if isinstance(model, Recommender):
         ids, _ = model.recommend(held_out.history, k, labels=False)
     else:

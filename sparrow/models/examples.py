@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats import CSR, Container
 from sparrow.functions.creation import open as open_tensor
+from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import dense_of_sparse, is_foreign_sparse
+from sparrow.interop.labelled_objects import is_xarray, object_labels
 from sparrow.kernels.jit import warmup
 from sparrow.models.tuning import tuning
 from sparrow.tensor import Tensor
@@ -81,6 +83,8 @@ def to_feature_matrix(X: Any) -> FeatureMatrix:
     """
     names, dim = None, "feature"
     dense = False
+    if is_xarray(X) and X.ndim == 2 and object_labels(X, [1]):
+        X = as_tensor(X)
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         titles = list(X.columns)
         texts = sum(isinstance(title, str) for title in titles)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import os
 
     from sparrow.tensor import Tensor
-from sparrow.tensor.matching import match_axes
+from sparrow.tensor.matching import label_operands, match_axes
 
 __all__ = ["Recommender", "align_items", "orient"]
 
@@ -267,7 +267,7 @@ class Recommender(HintedAttributes):
         array([5., 4.], dtype=float32)
         """
         users, table = self._factors()
-        pair = align_columns([rows, items], ["rows", "items"])
+        pair = align_columns(label_operands((rows, items)), ["rows", "items"])
         given = [[one] if isinstance(one, str | bytes) or np.ndim(one) == 0 else one for one in pair]
         left = _to_positions(given[0], users.shape[0], "row", self.labels("row"), positions)
         right = _to_positions(given[1], table.shape[0], "item", self.labels("item"), positions)

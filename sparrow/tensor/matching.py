@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,8 @@ from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.tensor.base import Base, as_scan
 
 __all__ = [
-    "match_axes", "match_condition", "match_rows", "reject_frame", "reject_other_labels", "resolve_key",
-    "to_implicit_array",
-    "to_labelled",
+    "contracted_axes", "label_operands", "match_axes", "match_condition", "match_rows", "reject_frame",
+    "reject_other_labels", "resolve_key", "to_implicit_array", "to_labelled",
 ]  # fmt: skip
 
 _PLAIN = frozenset((int, slice, type(None), type(Ellipsis), list, np.ndarray, range, np.int64))
@@ -45,11 +44,54 @@ def to_labelled(obj: Any, target: Any, axes: Mapping[int, int] | None = None) ->
     axes
         Axis of the target by axis of the object; by default the last ones.
     """
-    labels = _comparable_labels(obj, target, axes)
+    return _with_labels(obj, _comparable_labels(obj, target, axes), type(target))
+
+
+def _with_labels(obj: Any, labels: dict[int, pa.Array], kind: Any) -> Any:
+    """Return an object as a tensor with labels; without any as it is."""
     if not labels:
         return obj
     schema, block, _ = from_object(np.asarray(obj), dims=xarray_dims(obj) if is_xarray(obj) else None)
-    return type(target)(MemoryHandle(MemoryRelation(schema, block, labels)))
+    return kind(MemoryHandle(MemoryRelation(schema, block, labels)))
+
+
+def _is_foreign(obj: Any) -> bool:
+    """Return whether an object may have labels of xarray or pandas."""
+    return type(obj).__module__.partition(".")[0] in ("pandas", "xarray") and getattr(obj, "ndim", 0) > 0
+
+
+def label_operands(operands: Sequence[Any]) -> list[Any]:
+    """Return operands, with labelled ones of pandas and xarray as tensors.
+
+    All that compute with such objects and tensors pass through here, unless they know the axes that meet:
+    :func:`to_labelled`. An object is returned as it is, to go by position, if no tensor has labels, or if it has row
+    numbers only: the default index of pandas, or integers beside labels that are none. Lists of operands are searched.
+
+    Raises
+    ------
+    UnsupportedError, InvalidValueError
+        If tensors cannot have the labels.
+    """
+    given = [one for each in operands for one in (each if isinstance(each, list | tuple) else (each,))]
+    if not any(map(_is_foreign, given)):
+        return list(operands)
+    tensors = [one for one in given if isinstance(one, Base)]
+    known = [labels.array().type for one in tensors for labels in axis_labels(one.__sparrow_scan__()).values()]
+    if not known:
+        return list(operands)
+    numbered = any(map(pa.types.is_integer, known))
+
+    def convert(obj: Any) -> Any:
+        if isinstance(obj, list | tuple):
+            return type(obj)(map(convert, obj)) if any(map(_is_foreign, obj)) else obj
+        if not _is_foreign(obj):
+            return obj
+        found = object_labels(obj)
+        if not is_xarray(obj) and not numbered:
+            found = {axis: labels for axis, labels in found.items() if not pa.types.is_integer(labels.type)}
+        return _with_labels(obj, found, type(tensors[0]))
+
+    return list(map(convert, operands))
 
 
 def _comparable_labels(obj: Any, target: Any, axes: Mapping[int, int] | None) -> dict[int, pa.Array]:
@@ -57,19 +99,18 @@ def _comparable_labels(obj: Any, target: Any, axes: Mapping[int, int] | None) ->
 
     Integers of pandas are row numbers beside labels of other types.
     """
-    if type(obj).__module__.partition(".")[0] not in ("pandas", "xarray") or not isinstance(target, Base):
+    if not _is_foreign(obj) or not isinstance(target, Base):
         return {}
     wanted = axis_labels(target.__sparrow_scan__())
-    found = object_labels(obj) if wanted else {}
     if axes is None:
-        axes = {axis: axis - np.ndim(obj) + target.ndim for axis in found}
+        axes = {axis: axis - obj.ndim + target.ndim for axis in range(obj.ndim)}
+    found = object_labels(obj, [axis for axis in range(obj.ndim) if axes.get(axis) in wanted])
     if is_xarray(obj):
-        return {axis: labels for axis, labels in found.items() if axes.get(axis) in wanted}
+        return found
     return {
         axis: labels
         for axis, labels in found.items()
-        if (own := wanted.get(axes.get(axis, -1))) is not None
-        and not (pa.types.is_integer(labels.type) and not pa.types.is_integer(own.array().type))
+        if not (pa.types.is_integer(labels.type) and not pa.types.is_integer(wanted[axes[axis]].array().type))
     }
 
 
@@ -107,18 +148,25 @@ def match_rows(given: Any, target: Any, what: str, name: str) -> Any:
     return np.asarray(given)[places]
 
 
-def reject_other_labels(tensor: Base, other: Any) -> None:
+def reject_other_labels(tensor: Base, other: Any, axes: Mapping[int, int] | None = None) -> None:
     """Raise ``LabelError`` if a foreign operand has other labels than a tensor.
 
     Its library computes with it by position.
+
+    Parameters
+    ----------
+    tensor, other
+        The operands.
+    axes
+        Axis of the tensor by axis of the other; by default the last ones.
     """
-    converted = to_labelled(other, tensor)
+    converted = to_labelled(other, tensor, axes)
     if converted is other or not converted.ndim:
         return
     mine, theirs = (axis_labels(one.__sparrow_scan__()) for one in (tensor, converted))
     for axis, labels in theirs.items():
-        dim, at = converted.dims[axis], axis - converted.ndim + tensor.ndim
-        at = tensor.dims.index(dim) if is_xarray(other) and dim in tensor.dims else at
+        dim, at = converted.dims[axis], axis - converted.ndim + tensor.ndim if axes is None else axes[axis]
+        at = tensor.dims.index(dim) if axes is None and is_xarray(other) and dim in tensor.dims else at
         if at in mine and not mine[at].equals(labels):
             kind = type(other).__name__
             way = "convert it with sp.asarray(array)" if is_xarray(other) else "reindex it, or pass its to_numpy()"
@@ -126,6 +174,20 @@ def reject_other_labels(tensor: Base, other: Any) -> None:
                 f"labels of dimension {tensor.dims[at]!r} differ between the tensor and the {kind}, which would be "
                 f"combined by position: {way}"
             )
+
+
+def contracted_axes(tensor: Base, other: Any, from_left: bool) -> dict[int, int]:
+    """Return the contracted axis of a tensor by that of another operand.
+
+    Parameters
+    ----------
+    tensor, other
+        The operands.
+    from_left
+        Whether the tensor is the left one.
+    """
+    first, second = tensor.ndim - 1, other.ndim - 1
+    return {max(second - 1, 0): first} if from_left else {second: max(first - 1, 0)}
 
 
 def reject_frame(other: Any) -> None:

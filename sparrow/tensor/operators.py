@@ -13,12 +13,13 @@ from sparrow import engines
 from sparrow.core.schema import Schema, as_integer, check_dtype
 from sparrow.errors import IndexingError, InvalidValueError, SingularError, SparrowError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
+from sparrow.interop.labelled_objects import is_pandas
 from sparrow.interop.scipy_operators import decline_compiled_call, reject_matrix_star
 from sparrow.interop.tuning import tuning
 from sparrow.plan import Cast, Clip, Round, make_map
 from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan
-from sparrow.tensor.matching import reject_frame, reject_other_labels
+from sparrow.tensor.matching import contracted_axes, label_operands, reject_other_labels
 from sparrow.tensor.products import as_explicit_scan
 from sparrow.tensor.reductions import Reductions
 from sparrow.tensor.ufuncs import apply_ufunc, cast_in_place, find_numpy_function, is_operand, write_out
@@ -42,6 +43,7 @@ class Operators(Reductions, Arithmetic):
     """
 
     __slots__ = ()
+    __pandas_priority__ = 5000  # above that of frames, 4000
 
     def _elementwise(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Return an element-wise function, an array if nothing stays sparse."""
@@ -60,7 +62,8 @@ class Operators(Reductions, Arithmetic):
         return bool((self == value).any())
 
     def __rmatmul__(self, other: Any) -> Any:
-        return np.matmul(self._convert_foreign(other), self)  # type: ignore[call-overload]
+        given, _ = label_operands((other, self))
+        return np.matmul(self._convert_foreign(given), self)  # type: ignore[call-overload]
 
     @property
     def _numba_type_(self) -> NoReturn:
@@ -83,7 +86,8 @@ class Operators(Reductions, Arithmetic):
                 "sparrow, or use A.to_numpy() if it fits in memory"
             )
         try:
-            return own(*args, **kwargs)
+            given = label_operands((*args, *kwargs.values()))
+            return own(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
         except SparrowError:
             raise
         except np.linalg.LinAlgError as error:
@@ -242,17 +246,22 @@ def _as_operand(operand: Any) -> Any:
     return operand
 
 
-def _defer_to_reflected(operation: Callable[..., Any], reflected: str) -> Callable[..., Any]:
-    """Return an operator that yields to the reflected one of foreign classes."""
+def _defer_to_reflected(operation: Callable[..., Any], reflected: str, writes: bool = False) -> Callable[..., Any]:
+    """Return an operator that yields to the reflected one of foreign classes.
+
+    The operators of pandas yield to those of tensors, which leave only operators that write to the others.
+    """
 
     def call(self: Operators, other: Any) -> Any:
         if not is_operand(other) and type(other).__module__ != "builtins":
             own = getattr(type(other), reflected, None)
             if own is not None and own is not getattr(object, reflected, None):
-                reject_other_labels(self, other)
-                if reflected != "__rmatmul__":
-                    reject_frame(other)
-                return NotImplemented
+                if reflected == "__rmatmul__":
+                    reject_other_labels(self, other, contracted_axes(self, other, True))
+                    return NotImplemented
+                if writes or not is_pandas(other):
+                    reject_other_labels(self, other)
+                    return NotImplemented
         return operation(self, other)
 
     return call
@@ -294,5 +303,5 @@ for _name, _other in _REFLECTED.items():
     _binary = _defer_to_reflected(getattr(Operators, f"__{_name}__"), f"__{_other}__")
     setattr(Operators, f"__{_name}__", _binary)
     if hasattr(Operators, f"__i{_name}__"):
-        _written = _defer_to_reflected(getattr(Operators, f"__i{_name}__"), f"__{_other}__")
+        _written = _defer_to_reflected(getattr(Operators, f"__i{_name}__"), f"__{_other}__", writes=True)
         setattr(Operators, f"__i{_name}__", _in_place(_written, _binary, f"{_name} in place"))

@@ -33,7 +33,7 @@ from sparrow.plan import (
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime.validation import check_flag, check_unmasked
 from sparrow.tensor.base import Base, as_scan
-from sparrow.tensor.matching import match_axes
+from sparrow.tensor.matching import label_operands, match_axes
 
 __all__ = ["LinearOperatorMethods", "as_dense_contraction", "as_explicit_scan", "contract", "matmul"]
 
@@ -122,6 +122,7 @@ def matmul(
     tensor = next((each for each in (A, B) if isinstance(each, Base)), None)
     if tensor is None:
         raise UnsupportedError("matmul requires at least one tensor: use NumPy for two dense arrays")
+    A, B, mask = label_operands((A, B, mask))
     left, right = (_factor(tensor, each) for each in (A, B))
     both = isinstance(left, Base) and isinstance(right, Base)
     chosen = as_semiring(semiring)

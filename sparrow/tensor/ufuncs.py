@@ -14,10 +14,11 @@ from sparrow.core.schema import check_dtype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.interchange import check_expansion
+from sparrow.interop.labelled_objects import is_pandas
 from sparrow.interop.tuning import tuning
 from sparrow.plan import Map, Output, normalize_axis
 from sparrow.tensor.base import Base, as_scan
-from sparrow.tensor.matching import reject_other_labels
+from sparrow.tensor.matching import contracted_axes, reject_frame, reject_other_labels, to_implicit_array
 from sparrow.tensor.products import matmul
 
 __all__ = [
@@ -70,9 +71,7 @@ def apply_ufunc(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any]
     """
     unknown = [operand for operand in inputs if not is_operand(operand)]
     if any(hasattr(type(operand), "__array_ufunc__") for operand in unknown):
-        for operand in unknown:
-            reject_other_labels(tensor, operand)
-        return NotImplemented
+        return _yield_to_foreign(tensor, ufunc, method, inputs, unknown, options)
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     if unknown:
         raise UnsupportedError(
@@ -102,6 +101,40 @@ def apply_ufunc(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any]
             _check_stored(outs[0], found, inputs)
         return write_out(outs[0], found, name, casting)
     return tuple(write_out(out, one, name, casting) for out, one in zip(outs, found, strict=True))
+
+
+def _yield_to_foreign(
+    tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], unknown: Sequence[Any], options: dict[str, Any]
+) -> Any:
+    """Return a ufunc of tensors and objects of a library that computes with arrays.
+
+    pandas does not take tensors, but arrays; the result is its object.
+
+    Raises
+    ------
+    LabelError
+        If labels differ: the library goes by position.
+    UnsupportedError
+        If one is a frame.
+    """
+    is_product = ufunc is np.matmul and len(inputs) == 2
+    for operand in unknown:
+        if not is_product:
+            reject_frame(operand)
+        for k, own in enumerate(inputs):
+            if isinstance(own, Base):
+                axes = contracted_axes(own, operand, k == 0) if is_product and np.ndim(operand) else None
+                reject_other_labels(own, operand, axes)
+    if ufunc.signature is not None or not all(map(is_pandas, unknown)):
+        return NotImplemented
+    outs = options.pop("out", (None,) * ufunc.nout)
+    given = (to_implicit_array(one.__sparrow_scan__()) if isinstance(one, Base) else one for one in inputs)
+    found = getattr(ufunc, method)(*given, **options)
+    found = tuple(
+        write_out(out, one, f"np.{ufunc.__name__}")
+        for out, one in zip(outs, found if ufunc.nout > 1 else (found,), strict=True)
+    )
+    return found if ufunc.nout > 1 else found[0]
 
 
 def _unsupported_error(name: str) -> UnsupportedError:

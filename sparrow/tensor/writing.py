@@ -29,7 +29,7 @@ from sparrow.runtime import progress
 from sparrow.tensor import editor
 from sparrow.tensor.assignment import align_value, assignment_edit, put_edit
 from sparrow.tensor.base import Base
-from sparrow.tensor.matching import resolve_key, to_labelled
+from sparrow.tensor.matching import label_operands, resolve_key, to_labelled
 from sparrow.tensor.swaps import begin_write, end_write
 
 __all__ = ["WriteMethods"]
@@ -96,6 +96,7 @@ class WriteMethods(Base):
                [0, 0, 7]])
         """
         handle = self._writable()
+        coords, values = label_operands((coords, values))
         editor.commit(handle, put_edit(self._base.schema, self._view, coords, values, self.dims))
 
     def edit(self) -> editor.Editor:

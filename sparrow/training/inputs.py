@@ -20,7 +20,7 @@ from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage import Snapshot
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
-from sparrow.tensor.matching import match_axes, match_rows
+from sparrow.tensor.matching import label_operands, match_axes, match_rows
 from sparrow.training.batch import CSRRows, WindowRows, concat_rows, permute_rows
 from sparrow.training.shuffling import Window
 from sparrow.training.tuning import tuning
@@ -55,7 +55,8 @@ def to_named_inputs(X: Any) -> dict[str, Tensor]:
     given = X if isinstance(X, Mapping) else {"X": X}
     if not given:
         raise InvalidValueError("inputs must not be empty: pass at least one matrix, as in {'X': X}")
-    matrices = {name: _to_matrix(name, matrix) for name, matrix in given.items()}
+    labelled = label_operands(list(given.values()))
+    matrices = {name: _to_matrix(name, matrix) for name, matrix in zip(given, labelled, strict=True)}
     first = next(iter(matrices))
     for name, matrix in matrices.items():
         matrices[name] = match_axes(matrix, matrices[first], {0: 0}, f"input {name!r}", "values", f"input {first!r}")

@@ -36,6 +36,7 @@ from sparrow.runtime import settings
 from sparrow.runtime.validation import check_integer
 from sparrow.storage import check_member_names, check_members
 from sparrow.tensor.bundle import Bundle
+from sparrow.tensor.matching import label_operands
 from sparrow.training.shared_memory import (
     ParameterBlock,
     ParameterLayout,
@@ -585,7 +586,7 @@ def _sum_gradients(grads: Any, layout: ParameterLayout, key: int | str) -> tuple
     given = grads if isinstance(grads, list | tuple) else [grads]
     if not given:
         raise InvalidValueError(f"gradients to push to {key!r} must not be empty")
-    given = align_columns(given, [f"gradient {k}" for k in range(len(given))])
+    given = align_columns(label_operands(given), [f"gradient {k}" for k in range(len(given))])
     parts = [_gradient_rows(grad, layout, key) for grad in given]
     if len(parts) == 1:
         return parts[0]

@@ -14,6 +14,7 @@ from sparrow.errors import LabelError, SparrowError
 from tests.properties.label_calls import (
     ALONE,
     CALLS,
+    OPERATORS,
     SIZES,
     SQUARE,
     Call,
@@ -23,6 +24,7 @@ from tests.properties.label_calls import (
     vocabulary,
 )
 
+LIBRARIES = ("pandas", "xarray")
 CASES = [(name, number) for name, calls in CALLS.items() for number in range(len(calls))]
 
 PARTIAL_CASES = [(name, number, operand) for name, number in CASES for operand in CALLS[name][number].partial]
@@ -123,6 +125,47 @@ def test_results_do_not_depend_on_the_order_of_labels(name: str, number: int, da
             run(one, orders)
     else:
         assert are_equal(run(one, orders), expected)
+
+
+def to_foreign(tensor: sp.Tensor, library: str) -> Any:
+    """Return a tensor as an object of another library with its labels."""
+    labels = [tensor.labels(axis).to_pylist() for axis in range(tensor.ndim)]
+    if library == "xarray":
+        module = pytest.importorskip("xarray")
+        return module.DataArray(tensor.to_numpy(), dims=tensor.dims, coords=dict(zip(tensor.dims, labels, strict=True)))
+    kind = pytest.importorskip("pandas")
+    return kind.Series(tensor.to_numpy(), *labels) if tensor.ndim == 1 else kind.DataFrame(tensor.to_numpy(), *labels)
+
+
+BY_LIBRARY = {
+    **{f"sp.Tensor.__r{name}__": ["xarray"] for name in OPERATORS},  # their own operator comes first
+    "np.vecmat": ["xarray"],
+    # the call itself uses the object
+    **dict.fromkeys(("sp.Tensor.__setitem__ 3", "sp.Tensor.__setitem__ 4", "sp.Tensor.round", "sp.sql"), LIBRARIES),
+    **{name: LIBRARIES for name in CALLS if name.startswith("formats.")},  # of arrays
+}
+"""Calls that another library computes, by name, or name and number."""
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_labelled_objects_never_go_by_position(name: str, number: int, library: str) -> None:
+    one = CALLS[name][number]
+    has_more_axes = library == "pandas" and any(len(Operand(spec).dims) > 2 for spec in one.specs)
+    if has_more_axes or library in BY_LIBRARY.get(name, BY_LIBRARY.get(f"{name} {number}", ())):
+        return
+    expected = run(one, {})
+    for operand in one.varied:
+        for shared in shared_vocabularies(one, operand):
+            order = {shared: np.roll(np.arange(SIZES[shared]), 1)}
+            given_operands = [make_operand(spec, k, order if k == operand else {}) for k, spec in enumerate(one.specs)]
+            given_operands[operand] = to_foreign(given_operands[operand], library)
+            try:
+                with np.errstate(all="ignore"):
+                    found = one.function(*given_operands)
+            except SparrowError:
+                continue
+            assert are_equal(to_canonical(found), expected), f"operand {operand} of {name} goes by position in {shared}"
 
 
 def make_partial(spec: str, number: int, kept: dict[str, list[int]], more: bool, is_full: bool) -> sp.Tensor:

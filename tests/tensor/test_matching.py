@@ -280,6 +280,7 @@ def test_labels_of_other_libraries_match(library: str, order: list[int]) -> None
     combined: list[Callable[[], Any]] = [
         lambda: vector + weights,
         lambda: np.add(vector, weights),
+        *([lambda: weights + vector, lambda: np.add(weights, vector)] if library == "pandas" else []),
         lambda: a.T @ weights,
     ]
     for combine in combined:
