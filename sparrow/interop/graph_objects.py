@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.core.label_types import check_labels
-from sparrow.errors import SparrowError, UnsupportedError
+from sparrow.errors import InvalidValueError, SparrowError, UnsupportedError
 
 __all__ = ["AdjacencyMatrix", "from_graph", "is_graph"]
 
@@ -53,6 +53,8 @@ def from_graph(graph: Any) -> AdjacencyMatrix:
     ------
     UnsupportedError
         If nodes or weights are of a kind that tensors do not have.
+    InvalidValueError
+        If an integer among weights that are floats is rounded as one.
     """
     if hasattr(graph, "get_edgelist"):
         n, is_directed = graph.vcount(), graph.is_directed()
@@ -71,6 +73,8 @@ def from_graph(graph: Any) -> AdjacencyMatrix:
     weights = np.array(given) if len(ends) else np.empty(0, np.int64)
     if weights.dtype.kind not in "biufc":
         raise UnsupportedError(f"weights of edges must be numbers, got {weights.dtype}")
+    if weights.dtype.kind in "fc":
+        _check_rounding(given, weights)
     rows, columns = ends.T
     if not is_directed:
         reverse = rows != columns
@@ -86,3 +90,14 @@ def _labels(nodes: Sequence[Any], remedy: str) -> pa.Array | None:
         return check_labels(list(nodes), "nodes")
     except SparrowError as error:
         raise type(error)(f"nodes of the graph: {error}: {remedy}") from None
+
+
+def _check_rounding(given: Sequence[Any], weights: NDArray[Any]) -> None:
+    """Raise for an integer that is rounded because other weights are floats."""
+    large = np.flatnonzero(np.abs(weights) >= 2.0 ** (np.finfo(weights.dtype).nmant + 1))
+    for at in large.tolist():
+        weight = given[at]
+        if isinstance(weight, int | np.integer) and int(weights[at].real) != int(weight):
+            raise InvalidValueError(
+                f"weights of edges must fit {weights.dtype}, as some are no integers, got {weight}: make it a float"
+            )

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.errors import UnsupportedError
+from sparrow.errors import InvalidValueError, UnsupportedError
 
 KINDS: list[Any] = [nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph]
 NAMES: dict[str, Any] = {
@@ -176,3 +176,12 @@ def test_labels_by_axis() -> None:
         sp.from_coords([[0], [0]], [1], shape=(1, 1), labels={2: ["a"]})
     with pytest.raises(sp.errors.LabelError, match="no dimension True"):
         sp.from_coords([[0], [0]], [1], shape=(1, 1), labels={True: ["a"]})
+
+
+@pytest.mark.parametrize("large", [2**53 + 1, -(2**53) - 1, np.int64(2**60 + 1)])
+def test_weights_that_floats_would_round(large):
+    graph = nx.Graph([(0, 1, {"weight": large}), (1, 2, {"weight": 0.5})])
+    with pytest.raises(InvalidValueError, match=f"must fit float64.*got {large}"):
+        sp.asarray(graph)
+    graph[0][1]["weight"] = float(large)
+    assert sp.asarray(graph)[0, 1] == float(large)

@@ -53,6 +53,8 @@ class JsonLinesReader(TextTableReader):
     ) -> None:
         super().__init__(source, options, types, advance, report)
         self._choose, self._unread = choose, unread
+        self._is_first = not types
+        """True for the first of the files, whose members are those of all."""
         types |= dict.fromkeys(options.floats, pa.float64()) | dict.fromkeys(options.integers, pa.int64())
         types |= dict.fromkeys(options.texts, pa.string())
 
@@ -67,6 +69,9 @@ class JsonLinesReader(TextTableReader):
             self._unread.update(dict.fromkeys(numbers))
         self._paths = _member_paths(first, self.options)
         found = _read(first, self.options, self.types, self._paths, Report())  # it is parsed again, and counted then
+        if self._is_first and found.data.num_rows:
+            empty = [name for name in self.options.columns if found.data.column(name).null_count == found.data.num_rows]
+            _check_members(first, {name: self._paths[name] for name in empty})
         for field in found.data.schema:
             if not pa.types.is_null(field.type):
                 self.types.setdefault(field.name, pa.string() if pa.types.is_temporal(field.type) else field.type)
@@ -92,6 +97,24 @@ def _member_paths(block: TextBlock, options: CsvOptions) -> dict[str, list[str]]
                 problem = f"column {outer!r} cannot hold both a value and column {name!r}"
                 raise IngestError(problem, block.source.name, block.first_line)
     return paths
+
+
+def _check_members(block: TextBlock, paths: dict[str, list[str]]) -> None:
+    """Raise ``IngestError`` for a path that no object of a block has."""
+    missing = dict(paths)
+    for line in bytes(memoryview(block.data)).split(b"\n") if paths else ():  # type: ignore[arg-type]
+        for name, path in [*missing.items()]:
+            value: Any = json.loads(line) if line.strip() else None
+            for part in path[:-1]:
+                value = value.get(part) if isinstance(value, dict) else None
+            if isinstance(value, dict) and path[-1] in value:
+                del missing[name]
+        if not missing:
+            return
+    if missing:
+        own = [*_first_object(block)]
+        shown = ", ".join(repr(name[:80]) for name in own[:50])
+        raise IngestError(f"there is no column {next(iter(missing))!r}: the columns are {shown}", block.source.name)
 
 
 def _first_object(block: TextBlock) -> dict[str, Any]:

@@ -448,12 +448,14 @@ def _file_layout(path: str) -> TextLayout | None:
         table = read_head(path)
     except (OSError, pa.ArrowException, IngestError):  # damaged, or compressed
         return None
-    plain = [field for field in table.schema if not pa.types.is_nested(field.type)]
+    plain = [place for place, field in enumerate(table.schema) if not pa.types.is_nested(field.type)]
     if not plain:
         return None
-    columns = [table.column(field.name).to_pylist() for field in plain]
+    columns = [table.column(place).to_pylist() for place in plain]  # names may occur twice
     texts = [["" if value is None else str(value) for value in column] for column in columns]
-    return TextLayout(",", tuple(field.name for field in plain), [*zip(*texts, strict=True)], False, "row")
+    return TextLayout(
+        ",", tuple(table.column_names[place] for place in plain), [*zip(*texts, strict=True)], False, "row"
+    )
 
 
 def _file_command(path: str) -> str:

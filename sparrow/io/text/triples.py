@@ -52,6 +52,8 @@ _SPLIT = re.compile(
     r"(?:.*[-_.])?(train|valid|validation|dev|test)(?:2id)?\.(?:txt|tsv|csv|del|triples)(?:\.(?:gz|zst|bz2|xz))?"
 )
 _HEADER = re.compile(r"(head|subject)(\s+(relation|predicate|tail|object)){2}", re.IGNORECASE)
+_PROBED = 1000
+"""Lines in which ids that look like numbers are counted."""
 _CALLED = {"validation": "valid", "dev": "valid"}
 _VOCABULARIES = {
     "entities": ("entity2id.txt", "entities.dict", "entity_ids.del", "entities.txt"),
@@ -78,7 +80,7 @@ class Triples(Reader):
         a count, as OpenKE writes it.
     ids
         ``"int"``: numbers are coordinates, from 0. ``"str"``: names, which become labels. ``"auto"``: numbers if the
-        first lines (4 MB) of the first file hold nothing else.
+        first lines (4 MB) of the first file hold nothing else, and no leading zeros.
     entities
         Vocabulary file of heads and tails: a name per line, or a name and its number. In a folder ``entity2id.txt``,
         ``entities.dict`` and the like are found. Without one names are sorted.
@@ -282,6 +284,8 @@ class _TripleReader:
         self._named = False
         if self.options.ids != "int":
             self._named = self.options.ids == "str" or self._tokenize(block, delimiter, probing=True).numbers is None
+            if self._named and self.options.ids == "auto":
+                self._note_names(block, delimiter)
         if self._named:
             self._names = [LabelEncoder(), LabelEncoder()]
             for names, known in zip(self._names, (self.entities, self.relations), strict=True):
@@ -309,6 +313,12 @@ class _TripleReader:
             return _Tokens(block, starts, ends, None)
         numbers = np.empty(3 * count, np.int64)
         read = kernels.parse_integers(block.data, starts.reshape(-1), ends.reshape(-1), numbers)
+        if self.options.ids == "auto" and (padded := _find_padded(block, starts, ends)) is not None and padded < read:
+            if probing:
+                return _Tokens(block, starts, ends, None)
+            start, end = int(starts.reshape(-1)[padded]), int(ends.reshape(-1)[padded])
+            problem = "the id begins with a zero: pass ids='str' to take ids as names, or ids='int' as numbers"
+            raise IngestError(problem, block.source.name, block.line_at(start), block.text(start, end))
         if read == 3 * count:
             return _Tokens(block, starts, ends, numbers.reshape(-1, 3))
         if probing:
@@ -316,6 +326,18 @@ class _TripleReader:
         start, end = int(starts.reshape(-1)[read]), int(ends.reshape(-1)[read])
         problem = "the id must be an integer from 0 to 2^63 - 1: pass ids='str' if ids are names"
         raise IngestError(problem, block.source.name, block.line_at(start), block.text(start, end))
+
+    def _note_names(self, block: TextBlock, delimiter: int) -> None:
+        """Note that ids are names if most look like numbers."""
+        found = self._tokenize(block, delimiter, probing=True)
+        tokens = zip(
+            found.starts[:_PROBED].reshape(-1).tolist(), found.ends[:_PROBED].reshape(-1).tolist(), strict=True
+        )
+        numeric = [block.text(start, end).isdigit() for start, end in tokens]
+        if 2 * sum(numeric) > len(numeric):
+            self.options.report.note(
+                f"{block.source.name}: the ids are names, which become labels: pass ids='int' if they are numbers"
+            )
 
     def _rows(self, found: _Tokens, swapped: bool) -> Rows:
         head, relation, tail = (0, 2, 1) if swapped else (0, 1, 2)
@@ -383,6 +405,13 @@ class _TripleReader:
     def _describe(self, element: tuple[int, ...]) -> str:
         words = [self._words[which] for which in (0, 1, 0)]
         return str(tuple(c if each is None else each[c].as_py() for c, each in zip(element, words, strict=True)))
+
+
+def _find_padded(block: TextBlock, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> int | None:
+    """Return the first of the longer tokens that begins with a zero, if any."""
+    wide = np.flatnonzero(ends.reshape(-1) - starts.reshape(-1) > 1)
+    found = wide[block.data[starts.reshape(-1)[wide]] == ord("0")]
+    return int(found[0]) if len(found) else None
 
 
 def _is_above_numbers(line: str, below: Sequence[str]) -> bool:
