@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set as AbstractSet
 from collections.abc import Sized
 from datetime import date
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -152,6 +154,14 @@ def _compare_bound(labels: pa.Array, bound: Any, inclusive: bool) -> int:
             ticks = time_ticks(labels)
             return int(np.count_nonzero(ticks <= tick if inclusive or rest else ticks < tick))
         bound = bounds[0]
+    bound = bound.as_py() if isinstance(bound, pa.Scalar) else bound
+    if isinstance(bound, Number):
+        if not pa.types.is_integer(kind) or isinstance(bound, bool) or bound != bound:
+            raise TypeError
+        limits = np.iinfo(kind.to_pandas_dtype())
+        if not limits.min <= bound <= limits.max:
+            return len(labels) if bound > 0 else 0
+        bound = math.floor(bound) if inclusive else math.ceil(bound)
     return int(pc.sum((pc.less_equal if inclusive else pc.less)(labels, pa.scalar(bound, kind))).as_py() or 0)
 
 

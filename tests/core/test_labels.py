@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -74,8 +76,27 @@ def test_labels_out_of_range_are_missing(kind: pa.DataType) -> None:
             label_position(labels, wanted, "a")
         with pytest.raises(LabelError, match=f"dimension 'a' has no label {wanted}$"):
             label_positions(labels, [10, wanted, 20], "a")
-    with pytest.raises(LabelError, match=r"dimension 'a' must be of type u?int.*, got 1180591620717411303424"):
-        label_range(labels, slice(10, 2**70), "a")
+    assert label_range(labels, slice(10, 2**70), "a") == label_range(labels, slice(-(2**70), None), "a") == slice(0, 2)
+
+
+@given(
+    values=st.sets(st.integers(-4, 4)),
+    bounds=st.tuples(*[st.one_of(st.integers(-400, 400), st.integers(-20, 20).map(lambda k: k / 4))] * 2),
+    kind=st.sampled_from([float, Decimal, Fraction]),
+)
+def test_bounds_of_integer_labels_are_compared(values: set[int], bounds: Any, kind: Any) -> None:
+    low, high = (kind(bound) if isinstance(bound, float) else bound for bound in bounds)
+    labels = sorted(values)
+    found = label_range(pa.array(labels, pa.int8()), slice(low, high), "t")
+    assert labels[found] == [label for label in labels if low <= label <= high]
+
+
+@pytest.mark.parametrize("bound", [float("nan"), True, "1"])
+def test_bounds_of_other_types_raise(bound: Any) -> None:
+    with pytest.raises(LabelError, match="bound of a label slice of dimension 't' must be of type int64"):
+        label_range(pa.array([1, 2]), slice(None, bound), "t")
+    with pytest.raises(LabelError, match=r"bound of a label slice of dimension 't' must be of type date32"):
+        label_range(pa.array([dt.date(2020, 1, 1)]), slice(18262.5, None), "t")
 
 
 def test_dates_match_strings() -> None:
