@@ -48,3 +48,19 @@ def test_triples_with_zeros_as_numbers(tmp_path):
     (tmp_path / "in.txt").write_text("03 1 2\n3 1 0\n")
     A = sp.ingest.triples(tmp_path / "in.txt", tmp_path / "out", ids="int")
     assert A.shape == (4, 2, 4)
+
+
+def test_dates_as_weights_have_a_way_out(tmp_path):
+    (tmp_path / "in.txt").write_text("1 2 2020-01-01\n2 3 2020-01-02\n")
+    with pytest.raises(IngestError, match="must be a number, not a date") as caught:
+        sp.ingest.edges(tmp_path / "in.txt", tmp_path / "out")
+    assert "print $1, $2}" in caught.value.commands[0]
+
+
+def test_complex_text_names_the_two_columns(tmp_path):
+    (tmp_path / "in.csv").write_text("u,i,v\n0,1,1+2j\n1,0,2\n")
+    with pytest.raises(IngestError, match="two columns, 'value' and 'value_im'"):
+        sp.ingest.columns(tmp_path / "in.csv", tmp_path / "out", coords=["u", "i"], value="v", dtype="complex128")
+    (tmp_path / "in.csv").write_text("u,i,value,value_im\n0,1,1,2\n1,0,2,0\n")
+    A = sp.ingest.columns(tmp_path / "in.csv", tmp_path / "out", coords=["u", "i"], value="value")
+    assert A[0, 1] == 1 + 2j

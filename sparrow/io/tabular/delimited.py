@@ -485,6 +485,9 @@ class CsvReader(TextTableReader):
         if "invalid UTF8" in text:
             problem = f"column {name!r} is not UTF-8: pass encoding='latin-1' or another"
             return MalformedTextError(problem, block.source.name, line)
+        if name not in self.options.coords and re.search(r"invalid value '[^']*\d[ij]\)?'", text):
+            problem = f"column {name!r}: {text}; complex numbers are read from two columns, 'value' and 'value_im'"
+            return MalformedTextError(problem, block.source.name, line)
         hint = f"pass text=[{name!r}] to take the column as text"
         problem = f"column {name!r}: {text}; the first rows decide the type of a column: "
         if name not in self.options.coords:

@@ -455,6 +455,10 @@ class EdgeParser:
             if parsed.weighted == 0
             else "the line has no weight, unlike those above: give all lines one, or none",
         }[code]
+        if code == kernels.BAD_WEIGHT and re.match(r"\d{4}-\d\d-\d\d", token or ""):
+            ways = [self._typed.pipe("awk -F'[ \\t,]+' '{print $1, $2}'", "edges")]
+            problem = "the weight must be a number, not a date; to leave the dates out"
+            return IngestError(problem, block.source.name, block.line_at(at), token, ways)
         if code == kernels.BAD_WEIGHT and re.match(r"\{['\"]", token or ""):
             script = shlex.quote(r"s/\{.weight.[:] ?([^,}]*)}/\1/")
             way = self._typed.pipe(f"sed -E {script}", "edges")
