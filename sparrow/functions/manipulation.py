@@ -310,14 +310,14 @@ def diagonal(tensor: Tensor, offset: int = 0, axis1: int | str = 0, axis2: int |
     """Return a diagonal, or those of a stack of matrices, lazily."""
     tensor = as_tensor(tensor)
     if tensor.ndim >= 2:
-        axes = tuple(normalize_axis(axis, tensor.ndim, tensor.dims) for axis in (axis1, axis2))
+        pair = normalize_axis(axis1, tensor.ndim, tensor.dims), normalize_axis(axis2, tensor.ndim, tensor.dims)
         labels = axis_labels(tensor.__sparrow_scan__())
-        if axes[0] != axes[1] and labels.keys() >= {*axes} and not labels[axes[0]].equals(labels[axes[1]]):
+        if pair[0] != pair[1] and labels.keys() >= {*pair} and not labels[pair[0]].equals(labels[pair[1]]):
             if as_integer(offset, "offset"):
-                check_same_labels(tensor, f"diagonal with offset {offset}", axes=axes)
-            others = [axis for axis in range(tensor.ndim) if axis not in axes]
-            indices = [axes[0] if axis == axes[1] else axis for axis in range(tensor.ndim)]
-            return einsum(tensor, indices, [*others, axes[0]])  # type: ignore[no-any-return]
+                check_same_labels(tensor, f"diagonal with offset {offset}", axes=pair)
+            others = [axis for axis in range(tensor.ndim) if axis not in pair]
+            indices = [pair[0] if axis == pair[1] else axis for axis in range(tensor.ndim)]
+            return einsum(tensor, indices, [*others, pair[0]])  # type: ignore[no-any-return]
     if tensor.ndim > 2 or (tensor.ndim == 2 and (axis1, axis2) != (0, 1)):
         rows, columns = normalize_axis(axis1, tensor.ndim, tensor.dims), normalize_axis(axis2, tensor.ndim, tensor.dims)
         if rows == columns:

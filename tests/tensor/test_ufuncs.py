@@ -292,7 +292,8 @@ def test_reductions_of_arrays_take_tensors_as_masks(name: str, axis: int | None)
 
 
 def test_ufuncs_of_arrays_take_tensors_as_masks() -> None:
-    for out in (a.copy(), sp.asarray(a)):
+    outs: list[Any] = [a.copy(), sp.asarray(a)]
+    for out in outs:
         np.add(a, 1, where=sp.asarray(MASK), out=out)
         np.testing.assert_array_equal(np.asarray(out), np.where(MASK, a + 1, a))
     np.testing.assert_array_equal(np.asarray(np.add.reduce(a, where=sp.asarray(MASK))), np.add.reduce(a, where=MASK))
