@@ -179,7 +179,7 @@ def test_labels_by_axis() -> None:
 
 
 @pytest.mark.parametrize("large", [2**53 + 1, -(2**53) - 1, np.int64(2**60 + 1)])
-def test_weights_that_floats_would_round(large):
+def test_weights_that_floats_would_round(large: Any) -> None:
     graph = nx.Graph([(0, 1, {"weight": large}), (1, 2, {"weight": 0.5})])
     with pytest.raises(InvalidValueError, match=f"must fit float64.*got {large}"):
         sp.asarray(graph)

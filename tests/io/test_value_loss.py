@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,43 +20,43 @@ from sparrow.kernels.sums import exact_sum, find_overflow
 LARGE = 2**62
 
 
-def _columns(path, first, second):
+def _columns(path: Any, first: Any, second: Any) -> Any:
     path.write_text(f"0,1,{first}\n0,1,{second}\n2,2,1\n")
     return sp.ingest.columns, {"coords": [0, 1], "value": 2, "header": False}
 
 
-def _jsonl(path, first, second):
+def _jsonl(path: Any, first: Any, second: Any) -> Any:
     rows = [{"u": 0, "i": 1, "v": first}, {"u": 0, "i": 1, "v": second}, {"u": 2, "i": 2, "v": 1}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return sp.ingest.columns, {"coords": ["u", "i"], "value": "v", "format": "json"}
 
 
-def _parquet(path, first, second):
+def _parquet(path: Any, first: Any, second: Any) -> Any:
     pq.write_table(pa.table({"u": [0, 0, 2], "i": [1, 1, 2], "v": [first, second, 1]}), path)
     return sp.ingest.columns, {"coords": ["u", "i"], "value": "v", "format": "parquet"}
 
 
-def _texts(path, first, second):
+def _texts(path: Any, first: Any, second: Any) -> Any:
     path.write_text(f"u,i,v\na,x,{first}\na,x,{second}\nb,y,1\n")
     return sp.ingest.columns, {"coords": ["u", "i"], "value": "v", "format": "csv"}
 
 
-def _edges(path, first, second):
+def _edges(path: Any, first: Any, second: Any) -> Any:
     path.write_text(f"0 1 {first}\n0 1 {second}\n2 2 1\n")
     return sp.ingest.edges, {}
 
 
-def _tns(path, first, second):
+def _tns(path: Any, first: Any, second: Any) -> Any:
     path.write_text(f"1 2 {first}\n1 2 {second}\n3 3 1\n")
     return sp.ingest.tns, {}
 
 
-def _mtx(path, first, second):
+def _mtx(path: Any, first: Any, second: Any) -> Any:
     path.write_text(f"%%MatrixMarket matrix coordinate integer general\n3 3 3\n1 2 {first}\n1 2 {second}\n3 3 1\n")
     return sp.ingest.mtx, {}
 
 
-def _libsvm(path, first, second):
+def _libsvm(path: Any, first: Any, second: Any) -> Any:
     path.write_text(f"1 2:{first} 2:{second}\n0 3:1\n")
     return sp.ingest.libsvm, {}
 
@@ -65,7 +66,7 @@ SUMMING = [_columns, _jsonl, _parquet, _texts, _edges, _tns, _mtx]
 
 @pytest.mark.parametrize("write", [*SUMMING, _libsvm])
 @pytest.mark.parametrize(("first", "second", "dtype"), [(100, 100, "int8"), (-100, -29, "int8"), (200, 56, "uint8")])
-def test_sums_must_fit_the_dtype(tmp_path, write, first, second, dtype):
+def test_sums_must_fit_the_dtype(tmp_path: Any, write: Any, first: Any, second: Any, dtype: Any) -> None:
     read, options = write(tmp_path / "in.txt", first, second)
     with pytest.raises(SparrowError, match=rf"sum {first + second}, which does not fit {dtype}: pass dtype='int64'"):
         read(tmp_path / "in.txt", tmp_path / "out", dtype=dtype, duplicates="sum", **options)
@@ -76,7 +77,7 @@ def test_sums_must_fit_the_dtype(tmp_path, write, first, second, dtype):
 
 
 @pytest.mark.parametrize("write", SUMMING)
-def test_sums_beyond_int64_are_refused(tmp_path, write):
+def test_sums_beyond_int64_are_refused(tmp_path: Any, write: Any) -> None:
     read, options = write(tmp_path / "in.txt", LARGE, LARGE)
     with pytest.raises(NumberRangeError, match=rf"sum {2 * LARGE}, which does not fit int64: pass dtype='float64'"):
         read(tmp_path / "in.txt", tmp_path / "out", dtype="int64", duplicates="sum", **options)
@@ -84,20 +85,20 @@ def test_sums_beyond_int64_are_refused(tmp_path, write):
     assert A.max() == 2.0**63
 
 
-def test_sum_error_names_labels(tmp_path):
+def test_sum_error_names_labels(tmp_path: Any) -> None:
     read, options = _texts(tmp_path / "in.txt", 100, 100)
     with pytest.raises(NumberRangeError, match=r"element \('a', 'x'\)"):
         read(tmp_path / "in.txt", tmp_path / "out", dtype="int8", duplicates="sum", **options)
 
 
-def test_partial_sums_may_leave_the_dtype(tmp_path):
+def test_partial_sums_may_leave_the_dtype(tmp_path: Any) -> None:
     Path(tmp_path / "in.txt").write_text("0 1 100\n0 1 100\n0 1 -100\n")
     A = sp.ingest.edges(tmp_path / "in.txt", tmp_path / "out", dtype="int8")
     assert A[0, 1] == 100
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_append_sums_must_fit(tmp_path, stored):
+def test_append_sums_must_fit(tmp_path: Any, stored: Any) -> None:
     A = sp.from_coords([[0], [1]], np.array([100], np.int8), (2, 2), labels={0: ["a", "b"]})
     A = A.save(tmp_path / "a") if stored else A
     A = sp.open(tmp_path / "a") if stored else A
@@ -106,7 +107,7 @@ def test_append_sums_must_fit(tmp_path, stored):
     assert A.to_numpy().tolist() == [[0, 100], [0, 0]]
 
 
-def test_from_coords_sums_must_fit():
+def test_from_coords_sums_must_fit() -> None:
     with pytest.raises(NumberRangeError, match=r"astype\('float64'\) first"):
         sp.from_coords([[0, 0], [1, 1]], [LARGE, LARGE], (2, 2), duplicates="sum")
 
@@ -115,7 +116,7 @@ _DTYPES = st.sampled_from(["int8", "uint8", "int16", "int32", "uint32", "int64",
 
 
 @given(data=st.data(), name=_DTYPES, stored=st.booleans())
-def test_overflow_is_found_exactly(data, name, stored):
+def test_overflow_is_found_exactly(data: Any, name: Any, stored: Any) -> None:
     info = np.iinfo(name)
     top = min(info.max, 2**63 - 1) if stored else info.max
     number = st.integers(info.min, top) | st.sampled_from([int(info.min), int(top), int(top) // 2 + 1])
@@ -127,13 +128,13 @@ def test_overflow_is_found_exactly(data, name, stored):
     assert exact_sum(values) == sum(map(sum, runs))
 
 
-def _npy(path, first, second):
+def _npy(path: Any, first: Any, second: Any) -> Any:
     np.save(path, np.array([[0, first], [second, 0]]))
     path.with_suffix(".txt.npy").rename(path)
     return sp.ingest.npy, {}
 
 
-def _metis(path, first, second):
+def _metis(path: Any, first: Any, second: Any) -> Any:
     path.write_text(f"2 1 001\n2 {first}\n1 {first}\n")
     return sp.ingest.metis, {}
 
@@ -149,7 +150,7 @@ FILLED = [_columns, _jsonl, _parquet, _texts, _edges, _tns, _mtx, _npy, _metis]
         (300, "int8", "int64"), (-1, "uint8", "int64"), (np.inf, "bool", "float64"), (1e300, "float32", "float64"),
     ],
 )  # fmt: skip
-def test_fill_must_fit_the_dtype(tmp_path, write, fill, dtype, way):
+def test_fill_must_fit_the_dtype(tmp_path: Any, write: Any, fill: Any, dtype: Any, way: Any) -> None:
     read, options = write(tmp_path / "in.txt", 1, 1)
     options |= {} if read is sp.ingest.npy else {"duplicates": "max"}
     with pytest.raises(InvalidValueError, match=f"fill_value must fit {dtype}, got .*: pass dtype='{way}'"):
@@ -159,7 +160,7 @@ def test_fill_must_fit_the_dtype(tmp_path, write, fill, dtype, way):
     np.testing.assert_equal(A.fill_value, A.dtype.type(fill))
 
 
-def test_complex_fill_must_fit_the_dtype(tmp_path):
+def test_complex_fill_must_fit_the_dtype(tmp_path: Any) -> None:
     read, options = _columns(tmp_path / "in.txt", 1, 1)
     options["duplicates"] = "max"
     with pytest.raises(InvalidValueError, match="fill_value must fit float64, got 1j: pass dtype='complex128'"):
@@ -167,7 +168,7 @@ def test_complex_fill_must_fit_the_dtype(tmp_path):
     assert read(tmp_path / "in.txt", tmp_path / "out", dtype="complex128", fill_value=1j, **options).fill_value == 1j
 
 
-def test_fill_keeps_zeros_beside_it(tmp_path):
+def test_fill_keeps_zeros_beside_it(tmp_path: Any) -> None:
     (tmp_path / "in.txt").write_text("0 1 3\n1 2 0\n")
     with pytest.raises(InvalidValueError, match=r"fill_value must fit int64, got 0\.5: pass dtype='float64'"):
         sp.ingest.edges(tmp_path / "in.txt", tmp_path / "out", fill_value=0.5, dtype="int64")
