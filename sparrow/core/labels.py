@@ -154,15 +154,22 @@ def _compare_bound(labels: pa.Array, bound: Any, inclusive: bool) -> int:
             ticks = time_ticks(labels)
             return int(np.count_nonzero(ticks <= tick if inclusive or rest else ticks < tick))
         bound = bounds[0]
-    bound = bound.as_py() if isinstance(bound, pa.Scalar) else bound
-    if isinstance(bound, Number):
-        if not pa.types.is_integer(kind) or isinstance(bound, bool) or bound != bound:
-            raise TypeError
-        limits = np.iinfo(kind.to_pandas_dtype())
-        if not limits.min <= bound <= limits.max:
-            return len(labels) if bound > 0 else 0
-        bound = math.floor(bound) if inclusive else math.ceil(bound)
+    number: Any = bound.as_py() if isinstance(bound, pa.Scalar) else bound
+    if isinstance(number, Number):
+        bound = _round_bound(number, kind, inclusive)
+        if bound is None:
+            return len(labels) if number > 0 else 0
     return int(pc.sum((pc.less_equal if inclusive else pc.less)(labels, pa.scalar(bound, kind))).as_py() or 0)
+
+
+def _round_bound(number: Any, kind: pa.DataType, inclusive: bool) -> int | None:
+    """Return a bound of integer labels as one of them; None if out of their range."""
+    if not pa.types.is_integer(kind) or isinstance(number, bool) or np.isnan(float(number)):
+        raise TypeError
+    limits = np.iinfo(kind.to_pandas_dtype())
+    if not limits.min <= number <= limits.max:
+        return None
+    return math.floor(number) if inclusive else math.ceil(number)
 
 
 def _parse_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:

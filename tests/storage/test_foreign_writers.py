@@ -180,3 +180,16 @@ def test_column_mapping_is_unsupported_by_polars(tmp_path: Path) -> None:
             sp.open(tmp_path / "t", coords=["i", "j"], value="value")
     else:
         assert sp.open(tmp_path / "t", coords=["i", "j"], value="value").nnz == len(expected)
+
+
+def test_append_only_tables_name_the_property(path: str) -> None:
+    DeltaTable(path).alter.set_table_properties({"delta.appendOnly": "true"})
+    a = sp.open(path)
+    before = a.to_numpy()
+    with pytest.raises(errors.UnsupportedError, match=r"delta\.appendOnly=true, .*set_table_properties"):
+        a[0, 0] = 99
+    np.testing.assert_array_equal(sp.open(path).to_numpy(), before)
+    DeltaTable(path).alter.set_table_properties({"delta.appendOnly": "false"})
+    a = sp.open(path)
+    a[0, 0] = 99
+    assert sp.open(path)[0, 0] == 99

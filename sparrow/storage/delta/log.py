@@ -518,6 +518,12 @@ class Log:
             raise
         except (DeltaError, OSError) as error:
             if isinstance(error, CommitFailedError) and find_errno(error) is None:
+                if removed and self._table.metadata().configuration.get("delta.appendOnly", "").lower() == "true":
+                    raise UnsupportedError(
+                        f"{self.path!r} must not have the table property delta.appendOnly=true, which forbids to "
+                        "replace files: unset it with "
+                        "DeltaTable(path).alter.set_table_properties({'delta.appendOnly': 'false'})"
+                    ) from error
                 raise LostRace from error
             raise write_error(error, self.path) from error
         committed = f"version {before + 1} of {self.path!r} is committed"
