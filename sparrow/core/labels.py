@@ -155,7 +155,7 @@ def _compare_bound(labels: pa.Array, bound: Any, inclusive: bool) -> int:
             return int(np.count_nonzero(ticks <= tick if inclusive or rest else ticks < tick))
         bound = bounds[0]
     number: Any = bound.as_py() if isinstance(bound, pa.Scalar) else bound
-    if isinstance(number, Number):
+    if isinstance(bound := number, Number):
         bound = _round_bound(number, kind, inclusive)
         if bound is None:
             return len(labels) if number > 0 else 0
@@ -169,7 +169,8 @@ def _round_bound(number: Any, kind: pa.DataType, inclusive: bool) -> int | None:
     limits = np.iinfo(kind.to_pandas_dtype())
     if not limits.min <= number <= limits.max:
         return None
-    return math.floor(number) if inclusive else math.ceil(number)
+    rounded: int = math.floor(number) if inclusive else math.ceil(number)
+    return rounded
 
 
 def _parse_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:

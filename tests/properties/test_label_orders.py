@@ -129,7 +129,8 @@ def test_results_do_not_depend_on_the_order_of_labels(name: str, number: int, da
 
 def to_foreign(tensor: sp.Tensor, library: str) -> Any:
     """Return a tensor as an object of another library with its labels."""
-    labels = [tensor.labels(axis).to_pylist() for axis in range(tensor.ndim)]
+    axes: list[Any] = [tensor.labels(axis) for axis in range(tensor.ndim)]
+    labels = [axis.to_pylist() for axis in axes]
     if library == "xarray":
         module = pytest.importorskip("xarray")
         return module.DataArray(tensor.to_numpy(), dims=tensor.dims, coords=dict(zip(tensor.dims, labels, strict=True)))

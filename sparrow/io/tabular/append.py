@@ -24,7 +24,6 @@ from sparrow.io.tabular.options import Columns
 from sparrow.io.tabular.readers import ReadSpec, find_column, open_table
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
-from sparrow.runtime.validation import as_names
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.remote_file import pin_file_versions
 from sparrow.tensor import Tensor
@@ -95,8 +94,8 @@ def read_appended(
                 return collect_table(frame, choose(frame.collect_schema().names()), None)
     sources = _sources(src, folder, "format" in reading)
     given = reading.get("coords")
-    coords = [*kinds] if given is None else as_names("coords", given)
-    if len(coords) != len(kinds):
+    coords = [*kinds] if given is None else [given] if isinstance(given, str) else given
+    if not isinstance(coords, Sequence) or len(coords) != len(kinds):
         raise InvalidValueError(
             f"coords must name a column for each of the dimensions {', '.join(kinds)}, got {coords!r}"
         )
