@@ -152,7 +152,7 @@ def test_convergence_error_names_options(cli: Any, web: Path, verb: list[str]) -
 
 def test_wrong_usage(cli: Any, web: Path, labelled_web: Path) -> None:
     assert (done := cli("graph", "bfs", web, "ann")).code == 2
-    assert "nodes of this graph have no text labels, so give an integer" in done.err
+    assert "a node must be an integer, as nodes of this graph have no text labels, got 'ann'" in done.err
     assert (done := cli("graph", "bfs", labelled_web, "zoe")).code == 1
     assert "no label 'zoe'" in done.err
     assert cli("graph").code == 2
