@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import os
@@ -82,6 +83,8 @@ class _Formats(LazyGroup):
                 for name, typed in options.items():
                     flag = typed[0].partition("=")[0]
                     error.problem = error.problem.replace(f"has no option {name!r};", f"has no option {flag};")
+                if "fill_value" in options and "dtype" not in options:
+                    options["dtype"] = _fitting_dtype(options["fill_value"])
                 error.commands = with_destination((_repeat(each, options, flags) for each in error.commands), target)
                 raise
             if len(args) == 1:
@@ -101,6 +104,17 @@ def _group_options(words: Sequence[str], flags: Mapping[str, str]) -> dict[str, 
             own = options.setdefault(flags.get(flag, flag), [])
         own.append(word)
     return options
+
+
+def _fitting_dtype(words: Sequence[str]) -> list[str]:
+    """Return the words of a dtype for a fill that integers may not hold."""
+    from sparrow.io.base.command_line import dtype_of_fill
+    from sparrow.io.base.registry import parse_number
+
+    with contextlib.suppress(ValueError):
+        dtype = dtype_of_fill(parse_number(words[-1].rpartition("=")[2]))
+        return [] if dtype is None else ["--dtype", dtype]
+    return []
 
 
 def _repeat(command: str, options: Mapping[str, Sequence[str]], flags: Mapping[str, str]) -> str:

@@ -177,10 +177,13 @@ def align_contraction(operands: Sequence[Any], indices: Sequence[Sequence[int]])
         if not len(common) and all(names.length for names in found.values()):
             others = " and ".join(map(repr, dims))
             examples = " and ".join(repr(names.array()[0].as_py()) for names in found.values())
-            raise LabelError(
-                f"contracted dimensions {others} have no label in common, such as {examples}: transpose an operand "
-                "(A @ A.T), relabel one with set_labels(), or pass an array to match by position"
-            )
+            if len({k for k, axis in found}) == 1:
+                what = "dimensions along a diagonal,"
+                way = "relabel one with set_labels(), or take it of to_numpy()"
+            else:
+                what = "contracted dimensions"
+                way = "transpose an operand (A @ A.T), relabel one with set_labels(), or pass an array"
+            raise LabelError(f"{what} {others} have no label in common, such as {examples}: {way}")
         if settings.current().join == "auto":
             lengths = [names.length for names in found.values()]
             for (one, size), (other, length) in itertools.combinations(zip(dims, lengths, strict=True), 2):

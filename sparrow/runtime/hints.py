@@ -144,7 +144,7 @@ _SPARROW = {
     **_same_hint("hstack column_stack", "sp.concat([A, B], axis=1)"),
     **_same_hint("vstack row_stack concatenate append", "sp.concat([A, B])"),
     "dstack": ("sp.stack([A, B], axis=-1)",),
-    **_same_hint("diag diags", "sp.diagonal(A)", "sp.eye(3) * [1, 2, 3]"),
+    **_same_hint("diag diags", "sp.diagonal(G)", "sp.eye(3) * [1, 2, 3]"),
     "identity": ("sp.eye(3)",),
     **_same_hint("rand randn", "sp.random((3, 4), density=0.5)"),
     **_same_hint("dot mm", "A @ B.T", "sp.matmul(A, B.T)"),

@@ -186,7 +186,7 @@ def contracted_axes(tensor: Base, other: Any, from_left: bool) -> dict[int, int]
     from_left
         Whether the tensor is the left one.
     """
-    first, second = tensor.ndim - 1, other.ndim - 1
+    first, second = tensor.ndim - 1, getattr(other, "ndim", 1) - 1
     return {max(second - 1, 0): first} if from_left else {second: max(first - 1, 0)}
 
 

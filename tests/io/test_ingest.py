@@ -195,6 +195,19 @@ def test_calls_are_suggested(name: str, text: str, options: dict[str, Any], sums
 
 
 @pytest.mark.usefixtures("in_folder")
+@pytest.mark.parametrize("fill", ["inf", "0.5", "-1", "nan"])
+def test_commands_have_a_dtype_that_holds_the_fill_value(cli: Any, fill: str) -> None:
+    Path("semi.txt").write_text("1;2;3\n2;3;4\n")
+    for position in (0, 1):
+        done = cli("ingest", "semi.txt", f"out {position}", "--fill-value", fill)
+        command = [line.strip() for line in done.err.splitlines() if "sparrow ingest" in line][position]
+        assert (done.code, cli(*shlex.split(command)[1:]).code) == (1, 0)
+        made = sp.open(f"out {position}")
+        assert np.array_equal(made.fill_value, float(fill), equal_nan=True)
+        assert made.nnz == 2
+
+
+@pytest.mark.usefixtures("in_folder")
 def test_shell_commands_keep_options_of_calls() -> None:
     Path("lists.txt").write_text("0 1 2\n1 2 3 4\n2 0 1\n")
     with pytest.raises(IngestError, match=r"awk .* lists.txt \| sparrow ingest edges - 'my out' --undirected$"):

@@ -808,8 +808,8 @@ def test_append_reading_options(ann_bob: sp.Tensor, tmp_path: Path) -> None:
         ("a.csv", {"index_base": 1}, "options of append must be among coords, header.* got 'index_base'"),
         ("a.csv", {"delimiter": ""}, "delimiter must be ASCII .* got ''"),
         ("a.csv", {"format": "xml"}, "format must be 'csv'.* got 'xml'"),
-        ("a.csv", {"coords": ["user"]}, "name a column for each of the dimensions user, item"),
-        ("a.csv", {"coords": 5}, "coords must name a column for each of the dimensions user, item, got 5"),
+        ("a.csv", {"coords": ["user"]}, "a column for each of the dimensions user, item"),
+        ("a.csv", {"coords": 5}, "coords must be a list of a column for each of the dimensions user, item, got 5"),
         ("own.sparrow", {"quotes": True}, "quotes apply to files only, .* is a stored tensor"),
     ):
         with pytest.raises((InvalidValueError, ShapeError), match=problem):
@@ -1091,3 +1091,13 @@ def test_product_with_itself_has_default_names_and_labels() -> None:
     assert (gram + gram.T == 2 * gram).all()  # by position, which names would forbid
     named = gram.rename(d0="film", d1="other")
     assert sp.sql("select other, value from G where film = 'x'", G=named).fetchall() == [("x", 4.0)]
+
+
+def test_diagonals_of_labels_without_a_common_one_raise() -> None:
+    A = sp.asarray([[1.0, 2], [3, 4]], dims=("u", "i"), labels={"u": ["a", "b"], "i": ["x", "y"]})
+    for take in (np.diagonal, np.trace, sp.diagonal, lambda A: sp.einsum("ii->i", A)):
+        with pytest.raises(LabelError, match=r"along a diagonal, 'u' and 'i' .* take it of to_numpy\(\)$"):
+            take(A)
+    assert np.diagonal(A.to_numpy()).tolist() == [1, 4]
+    A.set_labels("i", ["b", "a"])
+    assert np.trace(A) == 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from sparrow.io.base.registry import DeclaredOption, formats, options_of
 from sparrow.io.base.suggestion import with_options
 
-__all__ = ["Command", "option_flags", "parse_command", "with_known_options"]
+__all__ = ["Command", "dtype_of_fill", "option_flags", "parse_command", "with_known_options"]
 
 _START = "sparrow ingest "
 
@@ -47,7 +47,7 @@ class Command(NamedTuple):
         """
         options = {**self.options}
         known = more if self.format is None else _known(self.format)
-        options |= {name: value for name, value in more.items() if name in known and name not in options}
+        options |= {name: value for name, value in _known_options(more, known).items() if name not in options}
         sources = [*self.sources]
         shown = src or repr(sources if len(sources) > 1 else sources[0])
         words = [shown, repr(dst), *(f"{name}={_literal(value)}" for name, value in options.items())]
@@ -68,7 +68,22 @@ def with_known_options(command: str, options: Mapping[str, Any]) -> str:
     """Return a suggested command with those further options its format has."""
     found = re.search(r"\bsparrow ingest (\S+) ", command)
     known = _known(None if found is None else found[1])
-    return with_options(command, {name: value for name, value in options.items() if name in known})
+    return with_options(command, _known_options(options, known))
+
+
+def _known_options(options: Mapping[str, Any], known: Container[str]) -> dict[str, Any]:
+    """Return the options that a format has, and a dtype that holds the fill."""
+    dtype = dtype_of_fill(options.get("fill_value", 0))
+    options = options if dtype is None else {"dtype": dtype, **options}
+    return {name: value for name, value in options.items() if name in known}
+
+
+def dtype_of_fill(fill_value: Any) -> str | None:
+    """Return the dtype to ask for, None if integers hold the fill value."""
+    fill = np.asarray(fill_value)
+    if fill.dtype.kind == "c" or (fill.dtype.kind == "f" and not float(fill).is_integer()):
+        return str(np.result_type(fill, "float64"))
+    return None
 
 
 def option_flags() -> dict[str, str]:

@@ -97,7 +97,7 @@ def read_appended(
     coords = [*kinds] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(coords, Sequence) or len(coords) != len(kinds):
         raise InvalidValueError(
-            f"coords must name a column for each of the dimensions {', '.join(kinds)}, got {coords!r}"
+            f"coords must be a list of a column for each of the dimensions {', '.join(kinds)}, got {coords!r}"
         )
     own = Columns(src, "", **{**reading, "coords": coords}, dims=tuple(kinds))
     dims = dict(zip(own.coord_names, kinds, strict=True))
