@@ -28,8 +28,8 @@ from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "describe_mismatch", "find_duplicate_label", "find_labels", "first_positions", "label_position", "label_positions",
-    "label_range",
+    "check_found_once", "describe_mismatch", "find_duplicate_label", "find_labels", "first_positions", "label_position",
+    "label_positions", "label_range",
 ]  # fmt: skip
 
 
@@ -54,7 +54,8 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
     Raises
     ------
     LabelError
-        If the dimension has no labels, a label is missing, or a string is not a date where labels are dates.
+        If the dimension has no labels, a label is missing or occurs more than once, or a string is not a date where
+        labels are dates.
     """
     if labels is None:
         raise _no_labels(dim)
@@ -71,7 +72,41 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
             f"{_hint(labels, values, values[int(missing[0])])}"
         )
     positions: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    check_found_once(labels, positions, dim)
     return np.sort(positions) if unordered else positions
+
+
+def check_found_once(labels: pa.Array, positions: NDArray[np.int64], dim: str, way: str = "") -> None:
+    """Raise ``LabelError`` if a label that was looked up occurs more than once.
+
+    Parameters
+    ----------
+    labels
+        Labels of the dimension.
+    positions
+        First position of each label that was looked up.
+    dim
+        Name of the dimension, for error messages.
+    way
+        Way out; by default a selection of these positions.
+    """
+    import pyarrow.compute as pc
+
+    if len(positions) == 1:  # a linear scan, as in the look-up
+        at = int(positions[0])
+        if labels.slice(at + 1).index(labels[at]).as_py() < 0:
+            return
+        twice = labels[at]
+    else:
+        distinct = np.unique(positions)
+        found = np.flatnonzero(pc.is_in(labels, value_set=labels.take(pa.array(distinct))))
+        if len(found) == len(distinct):
+            return
+        twice = labels[int(np.setdiff1d(found, distinct)[0])]
+    places = np.flatnonzero(pc.equal(labels, twice).fill_null(False))
+    shown = f", A.isel({{{dim!r}: {places.tolist()}}})" if len(places) <= tuning().reported_labels else " with isel()"
+    way = way or f"select by position{shown}"
+    raise LabelError(f"label {twice.as_py()!r} occurs {len(places)} times along dimension {dim!r}: {way}")
 
 
 def _no_labels(dim: str) -> LabelError:
@@ -110,7 +145,8 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
     Raises
     ------
     LabelError
-        If there are no labels, they are not ascending, the slice has a step, or a bound has a different type.
+        If there are no labels, they are not ascending, the slice has a step, or a bound has a different type. Equal
+        labels may follow one another.
     """
     import pyarrow.compute as pc
 
@@ -118,7 +154,7 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
         raise _no_labels(dim)
     if wanted.step is not None:
         raise LabelError(f"a label slice of dimension {dim!r} cannot have a step, got {wanted.step!r}: slice positions")
-    if not pc.all(pc.less(labels[:-1], labels[1:]), min_count=0).as_py():
+    if not pc.all(pc.less_equal(labels[:-1], labels[1:]), min_count=0).as_py():
         raise LabelError(f"labels of dimension {dim!r} must be ascending to be sliced: sort them, or index by position")
     bounds = [0, len(labels)]
     for k, bound in enumerate((wanted.start, wanted.stop)):

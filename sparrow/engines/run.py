@@ -26,7 +26,7 @@ from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.engines.tracing import explained, is_tracing, trace
 from sparrow.kernels.coo import Block, write_dense
 from sparrow.plan import Contraction, Dense, Factors, Node, Reduce, Root, Scan, distribute, multiply_arrays
-from sparrow.relations.protocol import Relation
+from sparrow.relations.protocol import Relation, count_elements
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage import DataFile, Snapshot, can_share, share_folder
@@ -73,7 +73,7 @@ def count_nnz(scan: Scan, engine: str = "auto") -> int:
     node = scan.step if scan.view.is_identity else None
     known: int | None = None
     if scan.view.is_identity:
-        known = scan.relation.nnz if node is None else node.known_nnz
+        known = count_elements(scan.relation) if node is None else node.known_nnz
     if known is None or engine != "auto":
         with trace(scan, run, choice.reason) as tracer:
             known = tracer.value(run.count_nnz(*_lower(run, tracer.scans)))

@@ -70,8 +70,9 @@ def open(  # noqa: A001 - the public name is sp.open
         Options of an object store under delta-rs' names, such as ``{"AWS_ENDPOINT_URL": ...}``; the environment
         supplies the others. They apply to ``path`` in this process, and are neither shown nor pickled.
     coords, value, duplicates
-        For a Delta table of another tool, see :func:`from_relation`. The result is a copy in memory; stream a larger
-        table from ``polars.scan_delta(path)`` through :func:`sparrow.ingest.columns`.
+        For a Delta table of another tool, see :func:`from_relation`. Its rows are in the order in which its files were
+        written, so ``duplicates="last"`` takes the newest. The result is a copy in memory; stream a larger table from
+        ``polars.scan_delta(path)`` through :func:`sparrow.ingest.columns`.
 
     Returns
     -------

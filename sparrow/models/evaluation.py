@@ -215,7 +215,7 @@ def _item_numbers(ids: Any, truth: Tensor) -> NDArray[np.int64]:
         raise LabelError("ids must be labels of one type, got several types")
     if pa.types.is_null(wanted.type):
         return np.full(ids.shape, -1)
-    return positions_of_labels(wanted, labels).reshape(ids.shape)
+    return positions_of_labels(wanted, labels, truth.dims[1]).reshape(ids.shape)
 
 
 def _max_k(recall: Sequence[int], ndcg: Sequence[int]) -> int:
@@ -305,7 +305,9 @@ def _ids_of_truth(ids: NDArray[Any], model: Recommending, held_out: HeldOut) -> 
     truth = held_out.truth.labels(1)
     if ids.dtype.kind not in "iu" or items is None or truth is None or items.equals(truth):
         return ids
-    at: NDArray[Any] = np.append(positions_of_labels(items, truth), -1)  # the last one is that of id -1
+    at: NDArray[Any] = np.append(
+        positions_of_labels(items, truth, held_out.truth.dims[1]), -1
+    )  # the last one is that of id -1
     return np.asarray(at[ids])
 
 
@@ -391,7 +393,7 @@ def _positions_in_model(model: Recommender, scan: Scan, axis: int, coords: NDArr
     own, known = axis_labels(scan).get(axis), model.labels(side)
     if own is None or known is None or own.array().equals(known):
         return coords
-    positions: NDArray[Any] = positions_of_labels(own.array(), known)[coords]
+    positions: NDArray[Any] = positions_of_labels(own.array(), known, side)[coords]
     if (positions < 0).any():
         unknown = own.array()[int(coords[int(positions.argmin())])].as_py()
         raise LabelError(f"unknown label {unknown!r}: no {side} of the training tensor has it, drop it with sel()")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.labels import describe_mismatch, find_labels
+from sparrow.core.labels import check_found_once, describe_mismatch, find_labels
 from sparrow.core.schema import is_given_name
 from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.models import parquet_files
@@ -565,6 +565,7 @@ def _to_positions(given: Any, size: int, kind: str, names: pa.Array | None, posi
                 f"unknown label {unknown!r}: no {kind} of the training tensor has it{way}"
                 f"{describe_mismatch(names, unknown)}"
             )
+        check_found_once(names, places, kind, "pass positions=True for positions")
         return places
     numbers = np.asarray(given)
     if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and numbers.size):

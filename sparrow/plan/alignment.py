@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
 from sparrow.core.label_types import cast_exactly, unify_label_types
-from sparrow.core.labels import first_positions
+from sparrow.core.labels import check_found_once, first_positions
 from sparrow.core.schema import Schema, is_given_name
 from sparrow.errors import LabelError
 from sparrow.kernels.coo import concat_blocks
@@ -349,11 +349,17 @@ def reindex_axis(scan: Scan, axis: int, positions: NDArray[Any]) -> Scan:
     return scan.then(scan.view.then(tuple(key)))
 
 
-def positions_of_labels(labels: pa.Array, among: pa.Array) -> NDArray[Any]:
-    """Return the position of each label among others, -1 for none."""
+def positions_of_labels(labels: pa.Array, among: pa.Array, dim: str | None = None) -> NDArray[Any]:
+    """Return the position of each label among others, -1 for none.
+
+    Those of a dimension, if one is named, must not repeat where they are found: ``LabelError``.
+    """
     labels, among = unify_label_types([labels, among], "both sides")
     found = first_positions(labels, among).fill_null(-1)
-    return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+    positions = np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+    if dim is not None:
+        check_found_once(among, positions[positions >= 0], dim, "take each label once")
+    return positions
 
 
 def _concat_slices(scan: Scan, axis: int, slices: Sequence[tuple[int, int]]) -> Scan:

@@ -26,6 +26,7 @@ __all__ = [
     "ScanStats",
     "StoredColumn",
     "base_orders",
+    "count_elements",
     "scan",
 ]
 
@@ -131,7 +132,10 @@ class Relation(Protocol):
 
     @property
     def nnz(self) -> int:
-        """Number of stored elements, known without I/O."""
+        """Number of stored elements, known without I/O.
+
+        Answers are those of :func:`count_elements`.
+        """
 
     @property
     def nbytes(self) -> int:
@@ -190,6 +194,20 @@ class Relation(Protocol):
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
         """Return the source of a SQL scan, a superset of the box."""
+
+
+def count_elements(relation: Relation) -> int:
+    """Return the number of stored elements, known without I/O.
+
+    Raises
+    ------
+    CorruptionError
+        If another tool wrote to the folder of a stored tensor: its rows may repeat elements, or leave the shape.
+    """
+    check = getattr(relation, "check_own", None)
+    if check is not None:
+        check()
+    return relation.nnz
 
 
 def scan(relation: Relation, box: Box, order: tuple[int, ...] | None = None) -> Iterator[Block]:

@@ -378,8 +378,8 @@ class StoredHandle:
                     if plan.is_empty:
                         break
                     removed = {name for name, _ in plan.removed}
-                    rows = snapshot.nnz + sum(file.rows for file in plan.added)
                     active = snapshot.active
+                    rows = int(active.rows.sum()) + sum(file.rows for file in plan.added)
                     rows -= sum(
                         n for name, n in zip(active.paths, active.rows.tolist(), strict=True) if name in removed
                     )

@@ -47,8 +47,8 @@ class LabelMethods(WriteMethods):
         Raises
         ------
         LabelError
-            If a dimension or a label does not exist (the first missing labels are named), or a slice meets unsorted
-            labels.
+            If a dimension or a label does not exist (the first missing labels are named), a label occurs more than once
+            along the dimension, or a slice meets unsorted labels.
         UnsupportedError
             If ``labels`` is not a mapping.
 

@@ -21,11 +21,12 @@ from sparrow.core.indexing import Mode, View, check_permutation
 from sparrow.core.schema import Schema, as_integers, check_shape, is_fill
 from sparrow.core.storage_types import COMPRESSED, check_stype, infer_view, resolve_stype
 from sparrow.engines import EngineName
-from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
+from sparrow.errors import CorruptionError, InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Scan, axis_labels, make_reshape, make_with_fill
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
+from sparrow.relations.protocol import count_elements
 from sparrow.runtime.validation import check_flag, check_integer
 from sparrow.tensor import display, preview
 from sparrow.tensor import spy as spy_plot
@@ -100,6 +101,11 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods,
         """Number of elements that differ from the fill value.
 
         A view is counted once per version.
+
+        Raises
+        ------
+        CorruptionError
+            If another tool wrote to the folder.
         """
         known = self._known_nnz()
         if known is None:
@@ -109,13 +115,14 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, SummaryMethods,
         return known
 
     def _known_nnz(self) -> int | None:
+        """Return the number of elements if it is known without a scan, else None."""
         base = self._base
         try:
             view = self._fit_view(base.schema)[0]
-        except ShapeError:
+            if view.is_identity or view.is_permutation:
+                return base.known_nnz if isinstance(base, Node) else count_elements(base)
+        except (ShapeError, CorruptionError):
             return None
-        if view.is_identity or view.is_permutation:
-            return base.known_nnz if isinstance(base, Node) else base.nnz
         if view.size == 0:
             return 0
         if self._cached_nnz is not None and self._cached_nnz[0] == base.token:

@@ -6,15 +6,16 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import sparrow as sp
-from sparrow import errors
+from sparrow import errors, storage
 
 DENSE = np.array([[1.0, 0, 2], [0, 3, 0], [4, 0, 5]])
 
@@ -35,6 +36,11 @@ WRITES: dict[str, Callable[[str], Any]] = {
     "z-order": lambda path: DeltaTable(path).optimize.z_order(["d1"]),
 }
 READS: dict[str, Callable[[Any], Any]] = {
+    "nnz": lambda A: A.nnz,
+    "nnz of a transpose": lambda A: A.T.nnz,
+    "count": lambda A: A.count(),
+    "density": lambda A: A.density,
+    "np.count_nonzero": np.count_nonzero,
     "to_numpy": lambda A: A.to_numpy(),
     "sum": lambda A: A.sum(),
     "row": lambda A: A[:2].to_numpy(),
@@ -76,15 +82,37 @@ def test_foreign_commit_is_refused_with_ways_out(path: str, tmp_path: Path, writ
     stored = pa.table(DeltaTable(path).to_pyarrow_table())
     assert len(ways) == (1 if write == "negative" else 2)
     restore, *save = sorted(ways)
-    if write == "stored element":
-        with pytest.raises(errors.DuplicateError):
-            run_way(save[0], tmp_path / "new")
-    elif save:
-        taken = run_way(save[0], tmp_path / "new")
-        assert sorted(taken.to_arrow()["value"].to_pylist()) == sorted(stored["value"].to_pylist())
+    if save:
+        taken = run_way(save[0], tmp_path / "new").to_arrow()["value"].to_pylist()
+        before = [1.0] if write == "stored element" else []  # the newest row replaces it
+        assert sorted([*taken, *before]) == sorted(stored["value"].to_pylist())
     run_way(restore, tmp_path / "new")
     np.testing.assert_array_equal(sp.open(path).to_numpy(), [[1, 0, 2], [0, 3, 0], [4, 0, 6]])
     assert sp.open(path).verify() == []
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_facts_are_shown_without_a_count(path: str, write: str) -> None:
+    WRITES[write](path)
+    A = sp.open(path)
+    for text in (repr(A), repr(A.T)):
+        assert "float64 nnz=? coo" in text
+        assert "values are not shown" in text
+    assert "? of 9 elements" in A._repr_html_()
+    assert (A.shape, len(A)) == ((3, 3), 3)
+
+
+def test_newest_rows_are_last(path: str, tmp_path: Path) -> None:
+    for value in (7.0, 8.0, 6.0):
+        write_deltalake(path, pa.table({"d0": pa.array([0], pa.int32()), "d1": [0], "value": [value]}), mode="append")
+    DeltaTable(path).create_checkpoint()
+    rules: tuple[tuple[Literal["last", "first", "max"], int], ...] = (("last", 6), ("first", 1), ("max", 8))
+    for rule, expected in rules:
+        assert sp.open(path, coords=["d0", "d1"], value="value", duplicates=rule)[0, 0] == expected
+        new = sp.ingest.columns(path, tmp_path / rule, coords=["d0", "d1"], value="value", duplicates=rule)
+        assert new[0, 0] == expected
+    with storage.delta_table(path) as frame:  # statistics are those of the files
+        assert frame.filter(pl.col("value") == 6).collect()["d0"].to_list() == [2, 0]
 
 
 def test_suggestion_names_the_last_own_version(path: str) -> None:

@@ -6,12 +6,14 @@ import gzip
 import multiprocessing
 import os
 import pickle
+import re
 import threading
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -1091,6 +1093,54 @@ def test_product_with_itself_has_default_names_and_labels() -> None:
     assert (gram + gram.T == 2 * gram).all()  # by position, which names would forbid
     named = gram.rename(d0="film", d1="other")
     assert sp.sql("select other, value from G where film = 'x'", G=named).fetchall() == [("x", 4.0)]
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=5), st.sampled_from(["text", "int", "date"]))
+@settings(deadline=None, max_examples=25)
+def test_repeated_labels_are_never_picked_from(letters: list[str], kind: str) -> None:
+    kinds: dict[str, Any] = {"text": str, "int": ord, "date": lambda letter: date(2026, 1, ord(letter) - 96)}
+    labels = [kinds[kind](letter) for letter in letters]
+    series = pd.Series(np.arange(1, len(labels) + 1), index=pd.Index(labels))
+
+    def join(given: list[Any]) -> sp.Tensor:
+        return sp.concat([make_labelled([k], u=[label]) for k, label in enumerate(given, 1)])
+
+    a = join(labels)
+    for wanted in (*labels, [labels[0]], labels[:2], set(labels), np.array(labels)):
+        several = not isinstance(wanted, str | int | date)
+        wants: list[Any] = list(wanted) if several else [wanted]
+        if any(labels.count(label) > 1 for label in wants):
+            with pytest.raises(LabelError, match=r"occurs \d times along dimension 'u'") as caught:
+                a.sel(u=wanted)
+            label = next(one for one in labels if f"label {one!r} occurs" in str(caught.value))
+            both = eval(re.findall(r"A\.isel\(.*\)$", str(caught.value))[0], {"A": a})
+            assert both.to_numpy().tolist() == series[series.index == label].tolist()
+        else:
+            expected = sorted(wants) if isinstance(wanted, set) else wants
+            found = a.sel(u=wanted)
+            values = found.to_numpy().tolist() if several else [found]
+            order = sorted(values) if isinstance(wanted, set) else values
+            assert order == (sorted if isinstance(wanted, set) else list)([series[one] for one in expected])
+    bounds = slice(min(labels), max(labels[:2]))
+    oracle = pd.Series(series.to_numpy(), index=pd.Index(sorted(labels))).loc[bounds]
+    assert join(sorted(labels)).sel(u=bounds).to_numpy().tolist() == oracle.tolist()
+
+
+def test_repeated_labels_of_graphs_and_models() -> None:
+    labels = ["a", "b", "c"]
+    ratings = make_labelled(np.eye(3) + 1, user=labels, item=labels)[[0, 1, 1, 2]]
+    model = sp.models.ALS(2, epochs=1).fit(ratings)
+    assert len(model.recommend(["a"], 1)[0]) == 1
+    with pytest.raises(LabelError, match=r"label 'b' occurs 2 times .*positions=True"):
+        model.recommend(["b"], 1)
+    with pytest.raises(LabelError, match="label 'b' occurs 2 times"):
+        sp.models.evaluation.rmse(model, ratings[:2])
+    truth = ratings[:, [0, 0, 2]]
+    with pytest.raises(LabelError, match="label 'a' occurs 2 times along dimension 'item'"):
+        sp.models.evaluation.metrics(np.array([["a"]] * 4), truth, recall=[1], ndcg=[1])
+    graph = make_labelled(np.eye(3), src=labels, dst=labels)[[0, 0, 1]][:, [0, 0, 1]]
+    with pytest.raises(LabelError, match="label 'a' occurs 2 times"):
+        sp.graph.bfs(graph, "a")
 
 
 def test_diagonals_of_labels_without_a_common_one_raise() -> None:

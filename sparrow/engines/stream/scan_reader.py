@@ -22,7 +22,7 @@ from sparrow.kernels.coo import Block, canonicalize, sort_block
 from sparrow.plan import Scan
 from sparrow.plan.estimates import outer_nnz
 from sparrow.relations.memory import MemoryRelation, RowSlices
-from sparrow.relations.protocol import Chunk, Relation
+from sparrow.relations.protocol import Chunk, Relation, count_elements
 from sparrow.relations.split import SplitRelation
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.events import emit
@@ -412,7 +412,7 @@ def count_nnz(scan: Scan) -> int:
     """Return the number of elements; chunks inside the view are not read."""
     relation, view = scan.relation, scan.view
     if view.is_identity:
-        return relation.nnz
+        return count_elements(relation)
     if view.size == 0:
         return 0
     rows = find_listed_rows(scan)

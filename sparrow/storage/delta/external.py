@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 
 from sparrow.errors import CorruptionError, SparrowError, UnsupportedError
@@ -28,6 +29,8 @@ __all__ = ["delta_table"]
 def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Iterator[pl.LazyFrame]:
     """Yield one version of any Delta table as a lazy frame, in a block.
 
+    Rows are in the order in which their files were written.
+
     Raises
     ------
     NotFoundError
@@ -42,7 +45,28 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    class PlainTable(DeltaTable):
+    class OrderedTable(DeltaTable):
+        """Delta table whose files are in the order in which they were written.
+
+        The log lists the newest first, and Polars pairs its statistics with files by position.
+        """
+
+        def _oldest_first(self, facts: pa.Table) -> pa.Array:
+            newest_last = facts["modification_time"].to_numpy()[::-1]
+            return pa.array(len(newest_last) - 1 - np.argsort(newest_last, kind="stable"), pa.int64())
+
+        def file_uris(self, *args: Any, **options: Any) -> list[str]:
+            """Return paths of files."""
+            found = pa.array(super().file_uris(*args, **options), pa.string())
+            paths: list[str] = found.take(self._oldest_first(_read_facts(super().get_add_actions()))).to_pylist()
+            return paths
+
+        def get_add_actions(self, flatten: bool = False) -> Any:
+            """Return facts about the files."""
+            found = _read_facts(super().get_add_actions(flatten))
+            return found.take(self._oldest_first(found))
+
+    class PlainTable(OrderedTable):
         """Delta table in a local folder, whose name is a path and not a URL."""
 
         @property
@@ -62,7 +86,8 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
     try:
         options = get_filesystem(where).delta_options()
         if get_filesystem(where).is_remote:
-            yield pl.scan_delta(where, version=found.version, storage_options=options)
+            table = OrderedTable(where, version=found.version, storage_options=options)
+            yield pl.scan_delta(table, storage_options=options)
         else:
             yield pl.scan_delta(PlainTable(where, version=found.version, storage_options=options))
     except SparrowError:
@@ -73,6 +98,10 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         damage = _find_damage(where, files)
         raise CorruptionError(damage) if damage else damage_error(repr(where), error) from None
+
+
+def _read_facts(stream: Any) -> pa.Table:
+    return pa.RecordBatchReader.from_stream(stream).read_all()  # not pa.table(), which imports pandas
 
 
 def _check_files(where: str, files: Mapping[str, int]) -> None:

@@ -209,7 +209,7 @@ class Snapshot:
 
     @property
     def nnz(self) -> int:
-        """Number of stored elements, from the log."""
+        """Number of stored elements, from the log, rows of other tools included."""
         return sum(int(table.rows.sum()) for table in self.tables)
 
     @property
@@ -426,7 +426,10 @@ class Snapshot:
         if min(low, default=0) >= 0 and value.is_plain and self.schema.has_zero_fill:
             lost = ", without labels" if self.metadata.labels else ""
             dims = list(self.schema.dims)
-            ways.append(f"sp.open({path!r}, coords={dims}, value='value').save(NEW) makes a tensor of all rows{lost}")
+            ways.append(
+                f"sp.open({path!r}, coords={dims}, value='value', duplicates='last').save(NEW) makes a tensor of all "
+                f"rows, of the newest where they repeat an element{lost}"
+            )
         way = f": {'; '.join(ways)}" if ways else ""
         return CorruptionError(f"{path!r} cannot be read, {problem}{way}")
 
