@@ -13,6 +13,7 @@ from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import DuplicateError, InvalidValueError, ShapeError
 from sparrow.formats.container import Container, as_values, readonly
 from sparrow.interop.interchange import match_index_dtype, row_pointers
+from sparrow.interop.labelled_objects import reject_mixed_labels
 from sparrow.kernels.coo import Block
 from sparrow.plan import check_equal_labels
 from sparrow.runtime import memory
@@ -34,6 +35,7 @@ class _Compressed(Container):
     _indptr: NDArray[Any]
 
     def __init__(self, data: Any, indices: Any, indptr: Any, shape: Sequence[int] | None = None) -> None:
+        reject_mixed_labels((data, 0), (indices, 0))
         check_equal_labels(data, indices, ("data", "indices"))
         self._data, self._indices = as_values(data), as_index("indices", indices)
         self._indptr = as_index("indptr", indptr)
@@ -105,8 +107,10 @@ class _Compressed(Container):
         array([[2, 0, 3],
                [0, 5, 0]])
         """
+        reject_mixed_labels((data, 0), (indices, 0))
         check_equal_labels(data, indices, ("data", "indices"))
         values, places = as_values(data), as_index("indices", indices)
+        reject_mixed_labels((begin, 0), (end, 0))
         check_equal_labels(begin, end, ("begin", "end"))
         first, last = as_index("begin", begin), as_index("end", end)
         if values.shape != places.shape:

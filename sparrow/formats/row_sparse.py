@@ -13,6 +13,7 @@ from sparrow.core.array_validation import as_index
 from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats.container import Container, as_values, readonly
+from sparrow.interop.labelled_objects import reject_mixed_labels
 from sparrow.kernels.coo import Block
 from sparrow.plan import match_axes
 from sparrow.runtime import memory
@@ -65,6 +66,7 @@ class RowSparse(Container):
     _indices: NDArray[Any]
 
     def __init__(self, data: Any, indices: Any, shape: Sequence[int] | None = None) -> None:
+        reject_mixed_labels((data, 0), (indices, 0))
         data = match_axes(data, indices, {0: 0}, "data", "values", "indices")
         self._data, self._indices = as_values(data), as_index("indices", indices)
         if shape is None:
@@ -193,6 +195,7 @@ class RowSparse(Container):
         (array([1, 3]), array([[5, 6],
                [7, 8]]))
         """
+        reject_mixed_labels((data, 0), (rows, 0))
         data = match_axes(data, rows, {0: 0}, "data", "values", "rows")
         wanted, rows_data = self._check_rows(rows), np.asarray(data)
         if rows_data.shape != (len(wanted), *self._shape[1:]):

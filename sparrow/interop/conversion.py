@@ -44,6 +44,7 @@ from sparrow.interop.labelled_objects import (
     is_frame,
     is_xarray,
     name_index,
+    reject_mixed_labels,
     xarray_dims,
     xarray_labels,
 )
@@ -93,6 +94,8 @@ def from_coordinates(
     """Return schema and canonical elements, as :func:`sparrow.from_coords` does."""
     rule = check_duplicates(duplicates)
     check_unmasked(values)
+    columns = coords if isinstance(coords, list | tuple) else (coords,)
+    reject_mixed_labels(*((column, getattr(column, "ndim", 1) - 1) for column in columns), (values, 0))
     coords, values = align_elements(coords, values)
     try:
         data = as_canonical(np.array(values))  # a copy: the tensor must not change with the caller's array

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow.core.label_types import check_labels, is_label_type, to_label_array
-from sparrow.errors import SparrowError, UnsupportedError
+from sparrow.errors import LabelError, SparrowError, UnsupportedError
+from sparrow.plan import axis_labels
+from sparrow.plan.labels import AxisLabels
 
 __all__ = [
     "drop_unnamed_index",
@@ -18,6 +20,7 @@ __all__ = [
     "is_xarray",
     "name_index",
     "object_labels",
+    "reject_mixed_labels",
     "xarray_dims",
     "xarray_labels",
 ]
@@ -176,3 +179,29 @@ def object_labels(obj: Any, axes: Iterable[int] | None = None) -> dict[int, pa.A
             )
         found[axis] = labels
     return found
+
+
+def reject_mixed_labels(*columns: tuple[Any, int]) -> None:
+    """Raise ``LabelError`` if a tensor and a labelled object differ in labels.
+
+    Both are columns of one table, of which arrays are made. Integers of pandas are row numbers beside labels of other
+    types.
+
+    Parameters
+    ----------
+    *columns
+        Columns, each with its axis along the rows.
+    """
+    foreign = [(given, axis) for given, axis in columns if is_pandas(given) or is_xarray(given)]
+    tensors = [(given, axis) for given, axis in columns if hasattr(given, "__sparrow_scan__")] if foreign else []
+    known = [found for given, axis in tensors if (found := axis_labels(given.__sparrow_scan__()).get(axis)) is not None]
+    for given, axis in foreign if known else ():
+        labels = object_labels(given, [axis]).get(axis)
+        is_numbered = is_pandas(given) and labels is not None and pa.types.is_integer(labels.type)
+        if labels is None or (is_numbered and not pa.types.is_integer(known[0].array().type)):
+            continue
+        if not known[0].equals(AxisLabels.of(labels)):
+            raise LabelError(
+                f"labels of a tensor and of a {type(given).__name__} differ, which would be combined by position: "
+                "reindex it, or pass its to_numpy()"
+            )

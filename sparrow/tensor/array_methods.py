@@ -5,8 +5,9 @@ They call NumPy's function, which dispatches to :mod:`sparrow.functions.numpy`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -15,6 +16,7 @@ from sparrow.core.schema import as_integers
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.runtime.hints import HintedAttributes
 from sparrow.tensor.computing import ComputeMethods
+from sparrow.tensor.foreign_callers import XARRAY_ATTRIBUTE, reject_xarray_caller
 from sparrow.tensor.operators import Operators
 
 __all__ = ["ArrayMethods"]
@@ -24,6 +26,14 @@ class ArrayMethods(HintedAttributes, ComputeMethods, Operators):
     """Methods under the names of NumPy's functions."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # as in HintedAttributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error, a ``LabelError`` if xarray drops labels that differ."""
+            if name == XARRAY_ATTRIBUTE:
+                reject_xarray_caller(self, sys._getframe(1))
+            return super().__getattr__(name)
 
     def conjugate(self) -> Self:
         """Return the complex conjugates, lazily: :meth:`conj`.

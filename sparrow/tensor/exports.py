@@ -25,6 +25,7 @@ from sparrow.runtime.dependencies import missing_dependency
 from sparrow.runtime.events import emit
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor.base import Base, read_labels
+from sparrow.tensor.foreign_callers import reject_pandas_caller
 
 if TYPE_CHECKING:
     import os
@@ -73,8 +74,10 @@ class ExportMethods(Base):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise SharingError("copy=False is not possible: a sparse tensor has no dense memory to share")
-        if dtype is None and is_called_by_operator(sys._getframe(1)):
+        caller = sys._getframe(1)
+        if dtype is None and is_called_by_operator(caller):
             return wrap_operand(self)
+        reject_pandas_caller(self, caller)
         dense = interchange.implicit_dense_array(
             self._schema, lambda: engines.evaluate(self.__sparrow_scan__(), own=False)
         )

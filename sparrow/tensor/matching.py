@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines, plan
 from sparrow.core.indexing import Mask, Mode
-from sparrow.core.schema import Schema
+from sparrow.core.schema import Schema, is_given_name
 from sparrow.errors import IndexingError, LabelError, UnsupportedError
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.interop.interchange import implicit_dense_array
@@ -149,9 +149,9 @@ def match_rows(given: Any, target: Any, what: str, name: str) -> Any:
 
 
 def reject_other_labels(tensor: Base, other: Any, axes: Mapping[int, int] | None = None) -> None:
-    """Raise ``LabelError`` if a foreign operand has other labels than a tensor.
+    """Raise ``LabelError`` if a foreign operand has other names or labels.
 
-    Its library computes with it by position.
+    Its library computes with it and a tensor by position.
 
     Parameters
     ----------
@@ -160,6 +160,8 @@ def reject_other_labels(tensor: Base, other: Any, axes: Mapping[int, int] | None
     axes
         Axis of the tensor by axis of the other; by default the last ones.
     """
+    if axes is None and is_xarray(other):
+        _reject_other_places(tensor, xarray_dims(other))
     converted = to_labelled(other, tensor, axes)
     if converted is other or not converted.ndim:
         return
@@ -173,6 +175,16 @@ def reject_other_labels(tensor: Base, other: Any, axes: Mapping[int, int] | None
             raise LabelError(
                 f"labels of dimension {tensor.dims[at]!r} differ between the tensor and the {kind}, which would be "
                 f"combined by position: {way}"
+            )
+
+
+def _reject_other_places(tensor: Base, dims: Sequence[str]) -> None:
+    """Raise ``LabelError`` if a named dimension meets another one by position."""
+    for place, dim in enumerate(tensor.dims, len(dims) - tensor.ndim):
+        if is_given_name(dim) and dim in dims and (place < 0 or dims[place] != dim):
+            raise LabelError(
+                f"a tensor of dimensions {tensor.dims} and a DataArray of {tuple(dims)} would be combined by position: "
+                "convert it with sp.asarray(array)"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import operator
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.errors import InvalidValueError, SparrowError, UnsupportedError
+from sparrow.errors import InvalidValueError, LabelError, SparrowError, UnsupportedError
 
 LABELS: dict[str, list[Any]] = {
     "texts": ["a", "b", "c"],
@@ -122,3 +123,113 @@ def test_frames_are_no_elementwise_operands(operation: Any) -> None:
         found = np.asarray(operation(A, frame.to_numpy()))
         np.testing.assert_array_equal(found, operation(np.eye(3), np.eye(3)))
     np.testing.assert_array_equal(A @ frame, np.eye(3))
+
+
+def foreign_operands(order: list[int], labelled: bool = True) -> dict[str, Any]:
+    """Return two tensors, and objects of pandas and xarray with labels in an order."""
+    xr = pytest.importorskip("xarray")
+    labels, dense = list("abc"), np.array([[1.0, 2, 3], [4, 5, 6], [7, 8, 10]])
+    index = pandas.Index(labels)[order] if labelled else None
+    coords = {"u": np.array(labels)[order], "i": np.array(labels)[order]} if labelled else {}
+    A = sp.asarray(dense, dims=("u", "i"), labels={"u": labels, "i": labels})
+    v = sp.asarray([1.0, 2, 3], dims=("u",), labels={"u": labels})
+    values, both = np.array([10.0, 20, 30])[order], dense[np.ix_(order, order)] * 10
+    X = xr.DataArray(both, dims=("u", "i"), coords=coords)
+    x = xr.DataArray(values, dims=("u",), coords={"u": coords["u"]} if labelled else {})
+    return {
+        "A": A, "v": v, "m": v > 1, "s": pandas.Series(values, index=index), "x": x, "X": X, "xr": xr, "np": np,
+        "F": pandas.DataFrame(both, index=index, columns=index), "ds": xr.Dataset({"x": x}),
+    }  # fmt: skip
+
+
+FOREIGN_FIRST: dict[str, Any] = {
+    "s @ A": [300, 360, 450],
+    "np.matmul(s, A)": [300, 360, 450],
+    "s @ v": 140,
+    "s.dot(v)": 140,
+    "F @ v": [140, 320, 530],
+    "(F @ A).iloc[0]": [300, 360, 450],
+    "(F.T @ A).iloc[0]": [660, 780, 970],
+    "(A @ F).iloc[0]": [300, 360, 450],
+    "s + v": [11, 22, 33],
+    "s.where(m)": [np.nan, 20, 30],
+    "s.mask(m, v)": [10, 2, 3],
+    "F.where(A > 2).iloc[0]": [np.nan, np.nan, 30],
+    "F.add(v, axis=0).iloc[1]": [42, 52, 62],
+    "F.sub(v).iloc[1]": [39, 48, 57],
+    "F.gt(v, axis='index').iloc[0]": [True, True, True],
+    "F.assign(z=v)['z']": [1, 2, 3],
+    "s.clip(v)": [10, 20, 30],
+    "x + v": [11, 22, 33],
+    "x > v": [True, True, True],
+    "x.copy().__iadd__(v)": [11, 22, 33],
+    "np.add(x, v)": [11, 22, 33],
+    "np.hypot(x, v) ** 2": [101, 404, 909],
+    "(X + A)[0]": [11, 22, 33],
+    "X.where(A > 2)[0]": [np.nan, np.nan, 30],
+    "xr.where(x > 0, v, x)": [1, 2, 3],
+    "x.fillna(v)": [10, 20, 30],
+    "xr.apply_ufunc(np.add, x, v)": [11, 22, 33],
+    "(ds + v).x": [11, 22, 33],
+}
+"""Expressions in which another library has the say, with their values where labels are equal."""
+
+
+@pytest.mark.parametrize("expression", FOREIGN_FIRST)
+def test_foreign_code_does_not_drop_other_labels(expression: str) -> None:
+    with pytest.raises(LabelError, match=r"which would be combined by position: (reindex it|convert it)"):
+        eval(expression, foreign_operands([2, 0, 1]))
+    for labelled in (True, False):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = eval(expression, foreign_operands([0, 1, 2], labelled))
+        np.testing.assert_allclose(np.asarray(found), FOREIGN_FIRST[expression])
+
+
+def test_xarray_does_not_broadcast_names_by_position() -> None:
+    space = foreign_operands([0, 1, 2])
+    for expression in ("X + v", "np.add(v, X)", "np.add(x, A)", "A * x", "X.T + A"):
+        with pytest.raises(LabelError, match=r"combined by position: convert it with sp\.asarray\(array\)"):
+            eval(expression, space)
+    A, v, X, x = (space[name] for name in ("A", "v", "X", "x"))
+    np.testing.assert_array_equal((sp.asarray(X) + v).to_numpy()[1], [42, 52, 62])
+    np.testing.assert_array_equal((A * sp.asarray(x)).to_numpy()[1], [80, 100, 120])
+    with pytest.raises(NotImplementedError, match="generalized ufuncs"):
+        np.vecmat(x, A)
+    with pytest.raises(TypeError, match="dot only operates on DataArrays"):
+        X @ A
+
+
+def test_other_calls_of_pandas_and_xarray_take_tensors_as_arrays() -> None:
+    space = foreign_operands([2, 0, 1])
+    A, v, s, xr = (space[name] for name in ("A", "v", "s", "xr"))
+    assert pandas.Series(v, index=list("cab")).tolist() == [1, 2, 3]  # other labels on purpose
+    assert pandas.DataFrame(A, index=list("cab")).shape == (3, 3)
+    assert s.isin(v).tolist() == [False] * 3
+    assert xr.DataArray(v, dims="u").shape == (3,)
+    with pytest.raises(AttributeError, match="no attribute 'variable'"):
+        _ = A.variable
+
+
+@pytest.mark.parametrize("kind", ["pandas", "xarray"])
+def test_containers_refuse_columns_of_other_labels(kind: str) -> None:
+    numbers = sp.asarray([0, 1, 2], dims=("u",), labels={"u": list("abc")})
+
+    def column(order: list[int]) -> Any:
+        if kind == "xarray":
+            return make_array([list("abc")[k] for k in order], np.array([5, 6, 7])[order])
+        return pandas.Series([5, 6, 7], index=list("abc")).iloc[order]
+
+    makers: dict[str, Any] = {
+        "COO": lambda data: sp.formats.COO(data, [numbers]),
+        "from_coords": lambda data: sp.formats.COO.from_coords([numbers, [0, 0, 0]], data),
+        "CSR": lambda data: sp.formats.CSR(data, numbers, [0, 3], shape=(1, 3)),
+        "begin and end": lambda end: sp.formats.CSR.from_begin_end([1] * 9, [0] * 9, numbers, end, shape=(3, 9)),
+        "RowSparse": lambda data: sp.formats.RowSparse(data, numbers),
+        "put": lambda data: sp.formats.RowSparse([[0], [0], [0]], [0, 1, 2]).put(numbers, data),
+    }
+    for name, make in makers.items():
+        with pytest.raises(LabelError, match=r"labels of a tensor and of a \w+ differ.*reindex it"):
+            make(column([2, 0, 1]))
+        if name == "COO":
+            assert make(column([0, 1, 2])).data.tolist() == [5, 6, 7]

@@ -153,6 +153,22 @@ def test_csv(tmp_path: Path, options: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value", "names"), [("int64", 2**62, False), ("int8", 100, True), ("uint8", 200, False)]
+)
+def test_sums_beyond_the_dtype(tmp_path: Path, dtype: str, value: int, names: bool) -> None:
+    key = "film {}" if names else "{}"
+    texts = [f"id,n\n{key.format(1)},{value}\n{key.format(2)},1\n", f"id,n\n{key.format(3)},{value}\n"]
+    pattern = write_parts(tmp_path / "parts", ".csv", [*texts, f"id,n\n{key.format(3)},{value}\n"])
+    options: dict[str, Any] = {"coords": ["id"], "value": "n", "dtype": dtype, "duplicates": "sum", "overwrite": True}
+    found = check(tmp_path, lambda dst: sp.ingest.columns(pattern, dst, **options), WORKS)
+    assert issubclass(found[0], sp.errors.NumberRangeError)
+    assert re.search(rf"element .*3.* have the sum {2 * value}, .*pass dtype=", found[1])
+    Path(tmp_path, "parts", "shard-2.csv").write_text(f"id,n\n{key.format(3)},-1\n")
+    wide = options | {"dtype": "int64"}
+    assert not isinstance(check(tmp_path, lambda dst: sp.ingest.columns(pattern, dst, **wide), WORKS)[0], type)
+
+
 def test_parquet_json_and_folders(tmp_path: Path) -> None:
     import polars as pl
 
