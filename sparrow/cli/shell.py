@@ -179,9 +179,12 @@ class Shell:
 
     def list_tables(self) -> None:
         """List the open tensors, and those of this folder."""
-        rows: list[tuple[str, str, int | None, str]] = [
-            (name, _describe(tensor), tensor.nnz, _shorten(tensor.path or "")) for name, tensor in self.tables.items()
-        ]
+        rows: list[tuple[str, str, int | None, str]] = []
+        for name, tensor in self.tables.items():
+            try:
+                rows.append((name, _describe(tensor), tensor.nnz, _shorten(tensor.path or "")))
+            except SparrowError as error:  # another tool wrote to it
+                rows.append((name, str(error), None, _shorten(tensor.path or "")))
         opened = {where for *_, where in rows}
         for path in stored_tables():
             if path not in opened:

@@ -36,7 +36,7 @@ def reject_pandas_caller(tensor: Base, caller: FrameType | None) -> None:
     """
     for frame in _frames(caller, "pandas"):
         name, own = frame.f_code.co_name, frame.f_locals.get("self")
-        if name in _PANDAS_METHODS and is_pandas(own) and own.ndim and tensor.ndim:
+        if own is not None and name in _PANDAS_METHODS and is_pandas(own) and own.ndim and tensor.ndim:
             reject_other_labels(tensor, own, _pandas_axes(tensor, own, name, frame.f_locals.get("axis")))
             return
 

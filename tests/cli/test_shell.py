@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 import sparrow as sp
 from sparrow.cli.shell import Shell, completions
@@ -77,6 +79,17 @@ def test_commands(cli: Any, pipe_stdin: Any) -> None:
     assert re.search(r"^user_code +\w+ +position of the label$", done.out, re.MULTILINE)
     assert "user,film,value\nann,0,5.0\nbob,1,4.0\n" in done.out
     assert done.out.endswith('[\n  {\n    "a": 1\n  }\n]\n')
+
+
+@pytest.mark.usefixtures("folder")
+def test_commands_list_folders_of_other_tools(cli: Any, pipe_stdin: Any) -> None:
+    row = pa.table({"src": pa.array([9], pa.int32()), "dst": pa.array([0], pa.int32()), "value": [7]})
+    write_deltalake("web.sparrow", row, mode="append")
+    for words in ((), ("web.sparrow",)):
+        done = run_script(cli, pipe_stdin, ".tables\n", *words)
+        assert done.code == 0, done.err
+        assert re.search(r"^'stars.sparrow' +\(user: 2, film: 2\) float64 +2", done.out, re.MULTILINE)
+        assert "cannot be read, sparrow did not write the file" in done.out
 
 
 @pytest.mark.usefixtures("folder")
