@@ -61,15 +61,19 @@ def _append_command() -> Callable[..., None]:
 def _append(
     *, context: typer.Context, path: str, source: str, duplicates: str, value: str | None, **words: Any
 ) -> None:
-    from sparrow.io.tabular.append import reading_options
+    from sparrow.io.tabular.append import is_stored_tensor, reading_options
 
     tensor = open_one(path)
     before = tensor.nnz
-    tensor.append(source, duplicates, value, **given(context, reading_options(), words))
+    options = given(context, reading_options(), words)
+    counted = ""
+    if any(tensor.labels(dim) is None for dim in tensor.dims) and not is_stored_tensor(source):
+        counted = f", coordinates counted from {options.get('index_base', 0)}"
+    tensor.append(source, duplicates, value, **options)
     more = tensor.nnz - before
     entries = "entry" if more == 1 else "entries"
     sizes = format_shape(tensor.dims, tensor.shape)
-    print(f"{path}: {more:,} {entries} more, now {tensor.nnz:,} in {sizes}, version {tensor.version}")
+    print(f"{path}: {more:,} {entries} more, now {tensor.nnz:,} in {sizes}, version {tensor.version}{counted}")
 
 
 def resize(

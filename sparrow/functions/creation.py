@@ -124,11 +124,11 @@ def open(  # noqa: A001 - the public name is sp.open
         return Tensor(storage.open(path, _version_at(path, version)))
 
 
-def _read_path(src: Any, pick: Any, kinds: Any, reading: Any) -> Any:
+def _read_path(src: Any, pick: Any, kinds: Any, reading: Any, value: Any) -> Any:
     from sparrow.io.tabular.append import read_appended
 
     with translate_read_errors(str(src)):
-        return read_appended(src, pick, kinds, reading)
+        return read_appended(src, pick, kinds, reading, value)
 
 
 Tensor._read_path = staticmethod(_read_path)

@@ -430,6 +430,7 @@ def from_appended_table(
     kinds: Mapping[int, pa.DataType],
     duplicates: str = "error",
     value: str | None = None,
+    index_base: int = 0,
     on_fill: CountFill | None = None,
 ) -> Converted:
     """Return schema, elements and labels of a table to append, matched by name.
@@ -446,6 +447,8 @@ def from_appended_table(
         Rule for elements given more than once.
     value
         Column of the values; by default the one named value, or the remaining one.
+    index_base
+        Number of the first coordinate.
     on_fill
         See :func:`from_object`.
 
@@ -453,6 +456,8 @@ def from_appended_table(
     ------
     LabelError
         If a column is missing, or holds labels for a dimension without.
+    IndexingError
+        If a coordinate is out of range.
     DuplicateError
         If an element is given more than once.
     """
@@ -463,16 +468,62 @@ def from_appended_table(
     table = _as_labels(table, {picked[dim]: kind for dim, kind in kinds.items()}, picked, value)
     labelled, sizes = [], list(target.shape)
     for dim, name in enumerate(picked):
-        whole = pa.types.is_integer(table[name].type)
-        if dim in kinds and (not whole or pa.types.is_integer(kinds[dim])):
+        kind, column = kinds.get(dim), table[name]
+        if kind is None or pa.types.is_integer(kind):
+            column = _floats_as_integers(column)
+        whole = pa.types.is_integer(column.type)
+        if kind is not None and (not whole or pa.types.is_integer(kind)):
             labelled.append(name)
-            sizes[dim] = len(table[name].unique())
-        elif not whole and not pa.types.is_decimal(table[name].type):
+            sizes[dim] = len(column.unique())
+        elif whole or pa.types.is_decimal(column.type):
+            column = _coordinates_of(column, name, target.shape[dim], dim, index_base)
+        else:
             raise LabelError(
-                f"append: column {name!r} holds {table[name].type}, but dimension {target.dims[dim]!r} has no labels: "
+                f"append: column {name!r} holds {column.type}, but dimension {target.dims[dim]!r} has no labels: "
                 "add them with set_labels(), or map the column to integers"
             )
+        table = table.set_column(table.column_names.index(name), name, column)
     return from_table(table, picked, value, sizes, target.dims, duplicates, labelled, on_fill=on_fill)
+
+
+def _floats_as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of floats that are all integers below 2^53 as integers."""
+    if not pa.types.is_floating(column.type) or column.null_count or not len(column):
+        return column
+    given = column.to_numpy()
+    return (
+        pa.chunked_array([given.astype(np.int64)]) if (given % 1 == 0).all() and (abs(given) < 2**53).all() else column
+    )
+
+
+def _coordinates_of(column: pa.ChunkedArray, name: str, size: int, dim: int, base: int) -> pa.ChunkedArray:
+    """Return coordinates counted from 0, of which the first is ``base`` in a column.
+
+    Raises
+    ------
+    IndexingError
+        If one is out of range.
+    """
+    column = _decimals_as_integers(column, name)
+    if not pa.types.is_integer(column.type) or column.null_count or not len(column):
+        return column
+    given = column.to_numpy()
+    low = int(given.min())
+    if low >= base and int(given.max()) < size + base:
+        return pa.chunked_array([given - base]) if base else column
+    row = int(np.argmax((given < base) | (given >= size + base)))
+    number = int(given[row])
+    if number < base:
+        way = ": pass index_base=0 if the first one is 0" if base else ": coordinates start at 0"
+    elif number == size and low > 0:
+        way = ": pass index_base=1 if the first one is 1; resize() makes room for it otherwise"
+    else:
+        way = "; resize() makes room"
+    counted = f", counted from {base}" if base else ""
+    raise IndexingError(
+        f"append: coordinate {number} is out of range for dimension {dim} of size {size}{counted} "
+        f"(coords[{dim}][{row}]){way}"
+    )
 
 
 def columns_to_append(names: Sequence[str], target: Schema, value: str | None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
@@ -13,7 +13,6 @@ from sparrow import engines, storage
 from sparrow.core.indexing import View
 from sparrow.errors import (
     DuplicateError,
-    IndexingError,
     InvalidValueError,
     LabelError,
     ReadOnlyError,
@@ -129,7 +128,15 @@ class WriteMethods(Base):
         labelled = partial(to_labelled, target=self)
         return editor.Editor(self._writable(), self._view, self._schema, partial(resolve_key, target=self), labelled)
 
-    def append(self, other: Any, duplicates: str = "error", value: str | None = None, **reading: Any) -> None:
+    def append(
+        self,
+        other: Any,
+        duplicates: str = "error",
+        value: str | int | None = None,
+        *,
+        index_base: Literal[0, 1] = 0,
+        **reading: Any,
+    ) -> None:
         """Append stored elements in one atomic commit, by label or position.
 
         Where both have labels they are matched by label, and new labels make the dimension longer in the same commit; a
@@ -152,7 +159,11 @@ class WriteMethods(Base):
             remove an element with ``put`` or ``A[i, j] = 0``.
         value
             Column of a table that has the values, by default ``"value"`` or the only column left; columns other than
-            this and the dimensions are ignored. If several are left, one must be named.
+            this and the dimensions are ignored. If several are left, one must be named, in files perhaps by its number,
+            from 0.
+        index_base
+            Number of the first coordinate in a table, 0 or 1, as in :func:`sparrow.ingest.columns`. The tensor does not
+            remember the one it was ingested with. Labels stay as they are.
         **reading
             Options of reading files, see :func:`sparrow.ingest.columns`: ``header``, ``delimiter``, ``quotes``,
             ``comment``, ``encoding``, ``decimal`` and ``format``; ``coords`` names the columns of the dimensions, in
@@ -165,11 +176,12 @@ class WriteMethods(Base):
         ShapeError
             If the shapes differ.
         IndexingError
-            If a coordinate of a table is out of range.
+            If a coordinate of a table is out of range, or below ``index_base``.
         LabelError
             If a column is missing, dimension names or label types do not match, or a view would gain labels.
         InvalidValueError
-            If the fill values differ, the rule or a reading option is unknown, or the path is not a file.
+            If the fill values differ, the rule or a reading option is unknown, the path is not a file, or
+            ``index_base`` is neither 0 nor 1, or 1 for what is not a table.
         NumberRangeError
             If ``duplicates="sum"`` adds integers beyond the dtype.
         ReadOnlyError
@@ -191,7 +203,9 @@ class WriteMethods(Base):
         """
         rule = _check_rule(duplicates)
         handle = self._writable()
-        scan = self._appended_scan(other, rule, value, reading)
+        if str(index_base) not in ("0", "1"):
+            raise InvalidValueError(f"index_base must be 0 or 1, got {index_base!r}")
+        scan = self._appended_scan(other, rule, None if value is None else str(value), reading, int(index_base))
         found, more = fit_to_target(scan, self.__sparrow_scan__())
         if not more:
             editor.check_append_schema(found.schema, self._schema, {})
@@ -211,7 +225,9 @@ class WriteMethods(Base):
         except (DuplicateError, SumRangeError) as error:
             raise _append_error(error, handle) from None
 
-    def _appended_scan(self, other: Any, duplicates: Duplicates, value: str | None, reading: Mapping[str, Any]) -> Scan:
+    def _appended_scan(
+        self, other: Any, duplicates: Duplicates, value: str | None, reading: Mapping[str, Any], base: int
+    ) -> Scan:
         """Return the appended object as a scan.
 
         Table columns are matched to dimensions by name.
@@ -221,25 +237,23 @@ class WriteMethods(Base):
             raise InvalidValueError(
                 f"append: options {', '.join(reading)} require a path of a table, got {type(other).__name__}"
             )
-        if isinstance(other, Base):
-            return other.__sparrow_scan__()
         if isinstance(other, dict):
             other = table_of_columns(other)
         kinds = {axis: names.array().type for axis, names in axis_labels(self.__sparrow_scan__()).items()}
         if is_path:
             pick = partial(columns_to_append, target=self._schema, value=value)
             dims = {dim: kinds.get(axis) for axis, dim in enumerate(self.dims)}
-            other = self._read_path(other, pick, dims, reading)
-            if isinstance(other, Base):
-                return other.__sparrow_scan__()
+            other = self._read_path(other, pick, dims, reading, value)
         is_table = hasattr(other, "__arrow_c_stream__") or hasattr(other, "collect_batches")
-        if is_table and not hasattr(other, "__sparrow_entries__"):
-            try:
-                relation = MemoryRelation(
-                    *from_appended_table(other, self._schema, kinds, duplicates, value, _note_appended_fill)
-                )
-            except IndexingError as error:
-                raise IndexingError(f"append: {error}; resize() makes room") from None
+        is_table = is_table and not isinstance(other, Base) and not hasattr(other, "__sparrow_entries__")
+        if base and not is_table:
+            raise InvalidValueError(f"append: index_base=1 requires a table, got {type(other).__name__}")
+        if isinstance(other, Base):
+            return other.__sparrow_scan__()
+        if is_table:
+            relation = MemoryRelation(
+                *from_appended_table(other, self._schema, kinds, duplicates, value, base, _note_appended_fill)
+            )
         else:
             relation = MemoryRelation(*from_object(other, on_fill=_note_appended_fill))
         return Scan(relation, View.identity(relation.schema.shape), relation.schema)

@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "other fill": ("append zero filled", "fill value"),
     "grow labels": ("resize ratings 9,9", "'sparrow append' elements with new labels"),
     "columns": ("append ratings plain.csv --no-header", "pass --coords to name those of the dimensions, as --coords"),
-    "no labels": ("append zero names.csv", "pass --text d0 to take the column as text, to sparrow ingest columns"),
+    "no labels": ("append zero names.csv", "dimension 'd0' has no labels: map the column to integers"),
     "format": ("ingest npz plain.csv out", "sparrow ingest SRC DST detects formats"),
     "fill of mtx": ("export filled a.mtx", "use npz"),
     "fill note": ("append ratings zeros.csv", "changed nothing"),

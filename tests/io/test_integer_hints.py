@@ -47,6 +47,15 @@ def test_dtype_in_hint_reads_the_file(tmp_path: Path, kind: str, dtype: str | No
             ingest(tmp_path / "a", tmp_path / f"{number}-{hint}.sparrow", **options, dtype=hint)
 
 
+@pytest.mark.parametrize(("kind", "text"), [("libsvm", "{0} 1:{1}\n"), ("libffm", "{0} 0:1:{1}\n")])
+@pytest.mark.parametrize(("label", "value", "count"), [(2**53 + 1, 2**53 + 1, 2), (2**53 + 1, 2**54, 1), (2**54, 1, 0)])
+def test_rounded_samples_are_counted(tmp_path: Path, kind: str, text: str, label: int, value: int, count: int) -> None:
+    (tmp_path / "a").write_text("# one\n\n0 # none\n" + text.format(label, value))
+    found = getattr(sp.ingest, kind)(tmp_path / "a", tmp_path / "A", dtype="float64")
+    assert found["X"].history()[-1]["report"]["rounded"] == count
+    assert found["y"].to_numpy().tolist() == [0, float(label)]
+
+
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
 @pytest.mark.parametrize("kind", ["mtx", "tns", "edges", "jsonl"])
 def test_integers_beyond_storage_are_named_so(tmp_path: Path, kind: str, dtype: str) -> None:

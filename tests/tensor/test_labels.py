@@ -27,6 +27,7 @@ from sparrow.errors import (
     AxisError,
     CorruptionError,
     DuplicateError,
+    IndexingError,
     IngestError,
     InvalidValueError,
     LabelError,
@@ -807,7 +808,9 @@ def test_append_reading_options(ann_bob: sp.Tensor, tmp_path: Path) -> None:
     ann_bob.save(tmp_path / "own.sparrow")
     (tmp_path / "a.csv").write_text("user,item,value\n")
     for path, options, problem in (
-        ("a.csv", {"index_base": 1}, "options of append must be among coords, header.* got 'index_base'"),
+        ("a.csv", {"nulls": "drop"}, "options of append must be among coords, header.* got 'nulls'"),
+        ("a.csv", {"index_base": 2}, "index_base must be 0 or 1, got 2"),
+        ("own.sparrow", {"index_base": 1}, "append: index_base=1 requires a table, got Tensor"),
         ("a.csv", {"delimiter": ""}, "delimiter must be ASCII .* got ''"),
         ("a.csv", {"format": "xml"}, "format must be 'csv'.* got 'xml'"),
         ("a.csv", {"coords": ["user"]}, "a column for each of the dimensions user, item"),
@@ -818,6 +821,81 @@ def test_append_reading_options(ann_bob: sp.Tensor, tmp_path: Path) -> None:
             ann_bob.append(tmp_path / path, **options)
     with pytest.raises(InvalidValueError, match="append: options header require a path of a table"):
         ann_bob.append(ann_bob, header=False)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "frame", "dict"])
+def test_append_index_base(tmp_path: Path, form: str) -> None:
+    """Coordinates count from the base, as where the tensor came from; labels do not."""
+    first = pl.DataFrame({"u": [1, 1, 2], "i": [1, 2, 1], "k": ["a", "b", "a"], "value": [5, 6, 7]})
+    web = sp.ingest.columns(first, tmp_path / "A", coords=["u", "i", "k"], value="value", index_base=1)
+    more = pl.DataFrame({"u": [1, 2], "i": [1, 2], "k": ["b", "c"], "value": [8, 9]})
+    whole = sp.ingest.columns(
+        pl.concat([first, more]), tmp_path / "B", coords=["u", "i", "k"], value="value", index_base=1
+    )
+    path = tmp_path / f"more.{form}"
+    write: dict[str, Any] = {"csv": more.write_csv, "jsonl": more.write_ndjson, "parquet": more.write_parquet}
+    if form in write:
+        write[form](path)
+    web.append(path if form in write else more if form == "frame" else more.to_dict(as_series=False), index_base=1)
+    assert web.to_numpy().tolist() == whole.to_numpy().tolist()
+    assert names(web, "k") == ["a", "b", "c"]
+    for column, told in (
+        ([0, 1], r"coordinate 0 is out of range for dimension 0 of size 2, counted from 1 .*: pass index_base=0"),
+        ([3, 1], r"coordinate 3 is out of range for dimension 0 of size 2, counted from 1 .*; resize\(\) makes room"),
+    ):
+        with pytest.raises(IndexingError, match=told):
+            web.append(more.with_columns(u=pl.Series(column)), index_base=1)
+    with pytest.raises(IndexingError, match=r"dimension 0 of size 2 .*: pass index_base=1 if the first one is 1"):
+        web.append(more)
+    with pytest.raises(IndexingError, match=r"coordinate -1 .*: coordinates start at 0$"):
+        web.append(more.with_columns(u=pl.Series([-1, 1])))
+    with pytest.raises(InvalidValueError, match="index_base=1 requires a table"):
+        sp.eye(2).compute().append([[1, 0], [0, 0]], index_base=1)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "frame"])
+def test_append_integral_floats(tmp_path: Path, form: str, labelled: bool) -> None:
+    """Ids such as 7.0 are integers, as ingest reads them; others are refused."""
+    a = sp.from_coords([[0, 1]], [1, 2], (8,), dims=["id"])
+    if labelled:
+        a = sp.from_coords([[0, 1]], [1, 2], (2,), dims=["id"], labels={"id": [700, 500]})
+    path = tmp_path / f"more.{form}"
+
+    def append(token: float) -> None:
+        frame = pl.DataFrame({"id": [token], "value": [3]})
+        if form != "frame":
+            (frame.write_csv if form == "csv" else frame.write_ndjson)(path)
+        a.append(frame if form == "frame" else path)
+
+    append(7.0)
+    assert a.nnz == 3
+    assert a.sel(id=7) == 3 if labelled else a[7] == 3
+    with pytest.raises((IngestError, LabelError, UnsupportedError)) as caught:
+        append(7.5)
+    assert "text=" not in str(caught.value)
+    if form == "csv":
+        path.write_text("id,value\n 6e0 ,4\n+5.,5\n")
+        a.append(path)
+        assert a.nnz == 5
+
+
+def test_append_value_by_number(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("i,u,u,x\n1,0,5,9\n")
+    for told in (
+        {"coords": ["u", 0], "value": 3},
+        {"coords": [1, 0], "value": 3},
+        {"coords": ["1", "0"], "value": "x"},
+    ):
+        a = sp.asarray(np.zeros((2, 2)), dims=("u", "i")).compute()
+        if told["coords"] == ["u", 0]:
+            with pytest.raises(LabelError, match="'u'"):
+                a.append(tmp_path / "a.csv", **told)
+            continue
+        a.append(tmp_path / "a.csv", **told)
+        assert a.to_numpy().tolist() == [[0, 9], [0, 0]]
+    with pytest.raises(LabelError, match="no column '4' for the values"):
+        a.append(tmp_path / "a.csv", coords=[1, 0], value=4)
 
 
 def test_append_files_of_different_types_raises(ann_bob: sp.Tensor, tmp_path: Path) -> None:

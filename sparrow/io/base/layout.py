@@ -16,8 +16,8 @@ from sparrow.io.base.magic import split_words
 from sparrow.io.base.suggestion import TypedSource
 
 __all__ = [
-    "COLUMN_OPTIONS", "ColumnLayout", "TextLayout", "dense_rows", "digits_as_integer", "find_layout", "is_integral",
-    "is_number", "json_list_command", "json_options", "looks_like_sizes",
+    "COLUMN_OPTIONS", "ColumnLayout", "TextLayout", "are_since_1970", "dense_rows", "digits_as_integer", "find_layout",
+    "is_integral", "is_number", "json_list_command", "json_options", "looks_like_sizes",
 ]  # fmt: skip
 
 COLUMN_OPTIONS = frozenset({"coords", "value", "nulls", "ids", "relabel", "duplicates"})
@@ -45,6 +45,11 @@ _VALUE_NAMES = (
     "clicks", "freq", "frequency", "tf", "x", "v", "val", "label",
 )  # fmt: skip
 """Names that columns of values usually have."""
+
+
+def are_since_1970(low: float, high: float) -> bool:
+    """Return whether bounds are times in s, ms, us or ns since 1970, after 1980."""
+    return any(_YEAR_1980 * unit <= low and high < _YEAR_2100 * unit for unit in (1, 10**3, 10**6, 10**9))
 
 
 def is_number(token: str) -> bool:
@@ -94,9 +99,7 @@ class ColumnLayout:
             if any(re.match(r"[-+]?0\d", token) for token in tokens):
                 return "integer"
             numbers = [float(token) for token in tokens]
-            low, high = min(numbers), max(numbers)
-            units = (1, 10**3, 10**6, 10**9)
-            return "time" if any(_YEAR_1980 * u <= low and high < _YEAR_2100 * u for u in units) else "integer"
+            return "time" if are_since_1970(min(numbers), max(numbers)) else "integer"
         if all(token.lower() in _BOOLEANS for token in tokens):
             return "boolean"
         return "date" if all(map(_DATE.fullmatch, tokens)) else "text"

@@ -20,6 +20,7 @@ from sparrow.errors import IngestError, InvalidValueError, LabelError, NotFoundE
 from sparrow.interop.conversion import collect_table
 from sparrow.io.base.registry import DeclaredOption, options_of
 from sparrow.io.base.source import Source, folder_path, open_sources
+from sparrow.io.tabular.delimited import LateTextError
 from sparrow.io.tabular.options import Columns
 from sparrow.io.tabular.readers import ReadSpec, find_column, open_table
 from sparrow.io.tuning import tuning
@@ -28,9 +29,10 @@ from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.remote_file import pin_file_versions
 from sparrow.tensor import Tensor
 
-__all__ = ["read_appended", "reading_options"]
+__all__ = ["is_stored_tensor", "read_appended", "reading_options"]
 
 _READING = ("coords", "header", "delimiter", "quotes", "comment", "encoding", "decimal", "format")
+_OPTIONS = (*_READING, "index_base")
 
 _TABLES = {".csv", ".tsv", ".txt", ".parquet", ".arrow", ".feather", ".ipc", ".json", ".jsonl", ".ndjson"}
 _COMPRESSED = {".gz", ".zst", ".bz2"}
@@ -38,8 +40,22 @@ _COMPRESSED = {".gz", ".zst", ".bz2"}
 
 def reading_options() -> tuple[DeclaredOption, ...]:
     """Return the options of ``columns`` that describe how a table is stored in files."""
-    own = (each for each in options_of(Columns) if each.name in _READING)
+    own = (each for each in options_of(Columns) if each.name in _OPTIONS)
     return tuple(each._replace(default=None) if each.name == "coords" else each for each in own)
+
+
+def is_stored_tensor(src: str | os.PathLike[str]) -> bool:
+    """Return whether a path is that of a stored tensor, and not of a table."""
+    folder = folder_path(src)
+    return folder is not None and storage.is_tensor(folder) and _open_tensor(folder) is not None
+
+
+def _open_tensor(folder: str) -> Tensor | None:
+    """Return a stored tensor; None for a Delta table of another tool."""
+    try:
+        return Tensor(storage.open(folder))
+    except NotFoundError:
+        return None
 
 
 @pin_file_versions()
@@ -48,6 +64,7 @@ def read_appended(
     choose: Callable[[Sequence[str]], list[str]],
     kinds: Mapping[str, pa.DataType | None],
     reading: Mapping[str, Any] = MappingProxyType({}),
+    value: str | None = None,
 ) -> Any:
     """Return the source at a path, as a tensor or a table in memory.
 
@@ -62,6 +79,8 @@ def read_appended(
         Types of the labels of each dimension, None for those without labels.
     reading
         Options of ``columns`` on how files are read, of which ``coords`` are the columns of the dimensions.
+    value
+        Column of the values, which ``choose`` asks for: the table has it by this name, if it is a number, too.
 
     Raises
     ------
@@ -82,16 +101,15 @@ def read_appended(
     """
     for name in reading:
         if name not in _READING:
-            raise InvalidValueError(f"options of append must be among {', '.join(_READING)}, got {name!r}")
+            raise InvalidValueError(f"options of append must be among {', '.join(_OPTIONS)}, got {name!r}")
     folder = folder_path(src)
     if folder is not None and storage.is_tensor(folder):
         if reading:
             raise InvalidValueError(f"{', '.join(reading)} apply to files only, {folder!r} is a stored tensor")
-        try:
-            return Tensor(storage.open(folder))
-        except NotFoundError:  # of another tool
-            with storage.delta_table(folder) as frame:
-                return collect_table(frame, choose(frame.collect_schema().names()), None)
+        if (tensor := _open_tensor(folder)) is not None:
+            return tensor
+        with storage.delta_table(folder) as frame:
+            return collect_table(frame, choose(frame.collect_schema().names()), None)
     sources = _sources(src, folder, "format" in reading)
     given = reading.get("coords")
     coords = [*kinds] if given is None else [given] if isinstance(given, str) else given
@@ -115,6 +133,8 @@ def read_appended(
                 there = ", ".join(map(repr, names))
                 raise LabelError(f"append: no column {name!r} for the dimension {dim!r}, columns are {there}")
             places[place] = name
+        if value is not None and value not in names and (place := find_column(names, value)) is not None:
+            places.setdefault(place, value)
         own_names = [places.get(k, name) for k, name in enumerate(names)]
         named = {dims.get(name, name): name for name in own_names if name in dims or name not in kinds}
         try:
@@ -135,6 +155,15 @@ def read_appended(
         found = _collect(table.batches(lambda _: None), table.name)
         found = pa.table({name: pa.nulls(0) for name in read}) if found is None else found
         return found.rename_columns([dims.get(name, name) for name in found.column_names])
+    except LateTextError as error:
+        dim = dims.get(error.column, error.column)
+        way = (
+            "its labels are integers"
+            if kinds.get(dim) is not None
+            else (f"dimension {dim!r} has no labels: add them with set_labels(), or map the column to integers")
+        )
+        error.problem += f", and {way}" if error.column in numbers else ""
+        raise
     except IngestError as error:
         hint = re.search(r"pass (\w+)=", error.problem)
         if hint is not None and hint[1] not in _READING:

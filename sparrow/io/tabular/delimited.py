@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, cast
 
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from sparrow.core.casting import is_rounded_integer, misfit_message, parse_digits
 from sparrow.errors import IngestError
 from sparrow.interop.conversion import is_number_type
-from sparrow.io.base.layout import digits_as_integer
+from sparrow.io.base.layout import digits_as_integer, is_integral, is_number
 from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, TextBlock, compression_of, max_line_bytes, read_blocks
 from sparrow.io.base.suggestion import TypedSource
@@ -211,8 +212,8 @@ def _raise_unclosed(block: TextBlock) -> NoReturn:
     )
 
 
-def _column_names(block: TextBlock, options: CsvOptions) -> tuple[list[str], TextBlock]:
-    """Return the names of the columns, and the block without the header record."""
+def _column_names(block: TextBlock, options: CsvOptions) -> tuple[list[str], list[str], TextBlock]:
+    """Return column names, the first record, and the block without the header."""
     from sparrow.kernels.parse.delimited import scan_records
 
     assert options.delimiter is not None
@@ -225,15 +226,19 @@ def _column_names(block: TextBlock, options: CsvOptions) -> tuple[list[str], Tex
     text = block.text(begin, int(ends[stop - 1]) + 1)
     reader = partial(csv.reader, text.splitlines(keepends=True), delimiter=options.delimiter)
     try:
-        names = next(reader() if options.quotes else reader(quoting=csv.QUOTE_NONE))
+        record = next(reader() if options.quotes else reader(quoting=csv.QUOTE_NONE))
     except csv.Error as error:  # a name beyond 128 kB
         raise IngestError(
             f"the first record must name the columns: {error}", block.source.name, block.first_line
         ) from None
     if not options.header:
-        return [f"c{k}" for k in range(len(names))], block
+        return [f"c{k}" for k in range(len(record))], record, block
     below = block.data[int(ends[stop - 1]) + 1 :]
-    return names, replace(block, data=below, first_line=block.first_line + stop, lines=block.lines - stop)
+    return (
+        record.copy(),
+        record,
+        replace(block, data=below, first_line=block.first_line + stop, lines=block.lines - stop),
+    )
 
 
 class CsvReader(TextTableReader):
@@ -244,8 +249,8 @@ class CsvReader(TextTableReader):
     source, options, types, advance, report
         See :class:`TextTableReader`.
     choose
-        Receives the names of the columns, and returns the options with those to read, and the position of those that
-        are named otherwise.
+        Receives the names of the columns and the fields of the first record, and returns the options with the columns
+        to read, and the position of those that are named otherwise.
     unread
         Receives the names of columns that are not read and whose first rows hold numbers, unless None.
     """
@@ -257,7 +262,7 @@ class CsvReader(TextTableReader):
         types: dict[str, pa.DataType],
         advance: Callable[[int], None],
         report: Report,
-        choose: Callable[[list[str]], tuple[CsvOptions, Mapping[str, int]]],
+        choose: Callable[[list[str], list[str]], tuple[CsvOptions, Mapping[str, int]]],
         unread: dict[str, None] | None = None,
     ) -> None:
         super().__init__(source, options, types, advance, report)
@@ -292,11 +297,16 @@ class CsvReader(TextTableReader):
         options = replace(options, delimiter=delimiter, quotes=quotes)
         cut = _cut_records(first, rest, options, self.advance)
         head = next(cut)
-        self._names, head = _column_names(head, options)
+        self._names, record, head = _column_names(head, options)
         if options.header and self._has_row_names(head, options):
             self._names = ["", *self._names]
             self.report.note(f"{self.source.name}: lines begin with names of rows, which the header does not name")
-        chosen, positions = self._choose(self._names)
+        chosen, positions = self._choose(self._names, record)
+        if options.header and not self.types and all(map(is_number, record)):
+            self.report.note(
+                f"{self.source.name}: the first line, {delimiter.join(record)[:80]}, is read as names of columns: pass "
+                "header=False if it is a row"
+            )
         for name, position in positions.items():
             self._names[position] = name
         self.options = replace(options, columns=chosen.columns, floats=chosen.floats)
@@ -398,7 +408,17 @@ class CsvReader(TextTableReader):
         if not block.data.size:
             fields = [pa.field(name, types.get(name, pa.null())) for name in self.options.columns]
             return pa.schema(fields).empty_table()
-        table = self._fields(block, self.options.columns, types, null_values=_NULLS)
+        try:
+            table = self._fields(block, self.options.columns, types, null_values=_NULLS)
+        except pa.ArrowException:
+            integers = [name for name in self.options.columns if name in self.options.integers]
+            if not integers:
+                raise
+            loose = {**types, **dict.fromkeys(integers, pa.string())}
+            table = self._fields(block, self.options.columns, loose, null_values=_NULLS)
+            for at, name in enumerate(self.options.columns):
+                if name in integers:
+                    table = table.set_column(at, name, self._parse_integers(block, name, table.column(at)))
         empty = {
             field.name: field.type
             for field, column in zip(table.schema, table.columns, strict=True)
@@ -414,6 +434,18 @@ class CsvReader(TextTableReader):
             at = table.schema.get_field_index(name)
             table = table.set_column(at, table.schema.field(at), texts.column(name))
         return table
+
+    def _parse_integers(self, block: TextBlock, name: str, texts: pa.ChunkedArray) -> pa.Array:
+        """Parse integers such as 7, 7.0 and 7e3; raise for the first other text."""
+        out: list[int | None] = []
+        for row, text in enumerate(texts.to_pylist()):
+            token = "" if text is None else text.strip().replace(self.options.decimal, ".")
+            number = None if token in _NULLS else int(Decimal(token)) if is_integral(token) else 2**63
+            if number is not None and not -(2**63) <= number < 2**63:
+                problem = f"column {name!r} is not an integer"
+                raise LateTextError(name, problem, block.source.name, self._line(block, row), text.strip())
+            out.append(number)
+        return pa.array(out, pa.int64())
 
     def _fields(self, block: TextBlock, columns: list[str], types: dict[str, pa.DataType], **more: Any) -> pa.Table:
         from pyarrow import csv as arrow_csv

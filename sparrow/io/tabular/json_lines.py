@@ -302,6 +302,7 @@ class _Column:
     def __init__(self, name: str, values: list[Any], kind: pa.DataType | None, options: CsvOptions) -> None:
         self.name, self._values = name, values
         self._is_coordinate, self._declared = name in options.coords, name in options.floats
+        self._is_integer = name in options.integers
         self.rounded = 0
         """Integers that were rounded to floats."""
         self.row: int | None = None
@@ -354,6 +355,8 @@ class _Column:
             problem = f"the text of {self.name!r} is not Unicode: it holds half a surrogate pair"
             return IngestError(problem, file, line, ascii(token))
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if self._is_integer:
+            return LateTextError(self.name, f"column {self.name!r} is not an integer", file, line, token)
         problem = f"column {self.name!r} must be {self._kind}, as in the lines above"
         if self._is_coordinate and isinstance(value, str):
             return LateTextError(self.name, f"{problem}: pass text=[{self.name!r}]", file, line, token)

@@ -367,8 +367,10 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
                 self.wide_columns = {*self.wide_columns, error.column}
                 self.ids = {**(self.ids or {}), error.column: "str"}
             except LateTextError as error:
-                declared = error.column in self.text_names or (self.ids or {}).get(error.column) == "int"
-                if declared or not self._is_rereadable():
+                if (self.ids or {}).get(error.column) == "int":
+                    error.problem += f": pass ids={{{error.column!r}: 'str'}} if these are names"
+                    raise
+                if error.column in self.text_names or not self._is_rereadable():
                     raise
                 if any(
                     new and name == error.column for name, new in zip(self.coord_names, self.relabelled, strict=True)

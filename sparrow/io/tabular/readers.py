@@ -19,9 +19,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow.core.array_validation import check_arrow
-from sparrow.errors import IngestError, InvalidValueError, SparrowError, UnsupportedError
+from sparrow.errors import (
+    IngestError,
+    InvalidValueError,
+    LabelError,
+    ShapeError,
+    SparrowError,
+    UnsupportedError,
+)
 from sparrow.interop.conversion import is_number_type
 from sparrow.interop.labelled_objects import frame_to_table, is_frame
+from sparrow.io.base.layout import is_number
 from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, folder_path, open_sources, total_size
 from sparrow.io.base.suggestion import TypedSource
@@ -38,6 +46,8 @@ __all__ = [
 
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 
+_OTHER_DELIMITERS = ("::", ";", "|", "\t", " ")
+"""Separators that need an option."""
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
@@ -67,18 +77,39 @@ class ReadSpec:
     types: dict[str, pa.DataType] = field(default_factory=dict, compare=False)
     """Types of columns of text, decided by the first rows."""
 
-    def restrict_to(self, names: Sequence[str], file: str | None, within: Sequence[str] = ()) -> ReadSpec:
+    def restrict_to(
+        self, names: Sequence[str], file: str | None, within: Sequence[str] = (), record: Sequence[str] = ()
+    ) -> ReadSpec:
         """Return the spec restricted to existing columns, or members ``within`` them.
+
+        Parameters
+        ----------
+        names
+            All columns.
+        file
+            Name of the file, None for others.
+        within
+            Members of columns.
+        record
+            Fields of the first record of delimited text, by which errors tell how to read it.
 
         Raises
         ------
         IngestError
             If a column is missing, or its name is ambiguous.
         """
-        other = next((mark for mark in ";|\t" if len(names) == 1 and mark in names[0]), None)
-        if self.choose is not None and other is not None:
-            raise IngestError(f"the file has one column, {names[0][:80]!r}: pass delimiter={other!r}", file)
-        found = self if self.choose is None else self._with_columns(self.choose(names))
+        way = self._way_to_read(record)
+        shown = ", ".join(repr(name[:80]) for name in [*names, *within][:50])
+        found = self
+        if self.choose is not None:
+            if len(record) == 1 and "delimiter=" in way and "' '" not in way:
+                raise IngestError(f"the file has one column, {record[0][:80]!r}: {way[2:]}", file)
+            try:
+                found = self._with_columns(self.choose(names))
+            except (InvalidValueError, LabelError, ShapeError):
+                if way:
+                    raise IngestError(f"the columns are {shown}{way}", file) from None
+                raise
         if (
             self.complex_columns is not None
             and self.complex_columns[1] in names
@@ -97,17 +128,36 @@ class ReadSpec:
             elif times or name not in within:
                 what = "there is no column" if not times else f"there are {times} columns"
                 numbers = [k for k, each in enumerate(names) if each == name]
-                way = f"; name it by its number, {' or '.join(map(str, numbers))}" if times else ""
-                way = way if other is None else f"; pass delimiter={other!r}"
-                if any(re.fullmatch(r'".*"', each.strip()) for each in names):
-                    way = "; pass quotes=True, since names are in quotes"
-                elif any("\\x" in each for each in names):
-                    way = "; pass encoding='latin-1' or another, since names are not UTF-8"
-                elif names and names[0].lstrip()[:1] == "<":
-                    way = ": is this HTML or XML, perhaps a page in place of the file?"
-                shown = ", ".join(repr(name[:80]) for name in [*names, *within][:50])
+                way = f"; name it by its number, {' or '.join(map(str, numbers))}" if times else way
                 raise IngestError(f"{what} {name!r}: the columns are {shown}{way}", file)
+        places = [positions[name] if name in positions else names.index(name) for name in found.columns if record]
+        for at, place in enumerate(places):
+            if place in places[:at]:
+                one, other = found.columns[places.index(place)], found.columns[at]
+                problem = f"columns {one!r} and {other!r} are the same, {names[place]!r}, number {place}"
+                raise IngestError(f"{problem}{way or '; the name of a column comes before its number'}", file)
         return replace(found, positions=positions)
+
+    def _way_to_read(self, record: Sequence[str]) -> str:
+        """Return options that the first record suggests, else an empty text."""
+        start = record[0].strip() if record else ""
+        if start.startswith("{"):
+            split = ", after jq -c '.' has made a line of each" if start == "{" else ""
+            return f"; pass format='json' if these are objects of JSON{split}"
+        if start.startswith("[") and "{" in start:
+            return "; pass format='json' after jq -c '.[]' has made a line of each object"
+        if any(re.fullmatch(r'".*"', each.strip()) for each in record):
+            return "; pass quotes=True, since names are in quotes"
+        if any("\\x" in each for each in record):
+            return "; pass encoding='latin-1' or another, since names are not UTF-8"
+        if start.startswith("<"):
+            return ": is this HTML or XML, perhaps a page in place of the file?"
+        if len(record) == 1 and (mark := next((mark for mark in _OTHER_DELIMITERS if mark in start), None)) is not None:
+            return f"; pass delimiter={mark!r}"
+        if record and self.csv is not None and self.csv.header and all(map(is_number, record)):
+            names = ", ".join([f"c{k}" for k in range(len(record))][:3] + ["..."] * (len(record) > 3))
+            return f"; pass header=False if the first line is a row: names are {names} then"
+        return ""
 
     def without(self, names: Collection[str]) -> ReadSpec:
         """Return the specification without the columns that are known."""
@@ -384,8 +434,8 @@ def _csv(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance:
     assert spec.csv is not None
     row = 1
 
-    def choose(names: list[str]) -> tuple[CsvOptions, Mapping[str, int]]:
-        found = spec.restrict_to(names, source.name)
+    def choose(names: list[str], record: list[str]) -> tuple[CsvOptions, Mapping[str, int]]:
+        found = spec.restrict_to(names, source.name, record=record)
         assert found.csv is not None
         return found.csv, found.positions
 

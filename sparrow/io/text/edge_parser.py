@@ -129,6 +129,8 @@ class EdgeParser:
     """True if ids are names."""
     weighted: int = -1
     """1 with weights, 0 without, -1 before the first edge."""
+    times: bool = False
+    """True if the weights look like timestamps and would be summed."""
     nodes: int = 0
     """Number of vertices declared in a comment."""
     edges: int | None = None
@@ -327,7 +329,13 @@ class EdgeParser:
         if not self._value_cast.accepts_rounded(facts[kernels.INEXACT_WEIGHTS]):
             line, text = self.find_line(block, facts[kernels.INEXACT_AT])
             token = self.split(text)[2]
-            raise IngestError(f"the weight {self._value_cast.problem_of(token)}", block.source.name, line, token)
+            problem = f"the weight {self._value_cast.problem_of(token)}"
+            if self.times:
+                problem += (
+                    "; it looks like a timestamp, and dtype= lets repeated edges sum them: pass duplicates='last', "
+                    "'first', 'min' or 'max', too"
+                )
+            raise IngestError(problem, block.source.name, line, token)
         self.report.add(comments=facts[kernels.COMMENTS], rewritten=facts[kernels.REWRITTEN])
         with self._counting:
             self.count += len(parsed.src)

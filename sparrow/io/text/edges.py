@@ -26,7 +26,15 @@ from sparrow import storage
 from sparrow.core.schema import Schema, assigned_dims, check_dtype, check_shape
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, check_disk_space, write_coo
-from sparrow.io.base.layout import TextLayout, dense_rows, digits_as_integer, is_integral, is_number, looks_like_sizes
+from sparrow.io.base.layout import (
+    TextLayout,
+    are_since_1970,
+    dense_rows,
+    digits_as_integer,
+    is_integral,
+    is_number,
+    looks_like_sizes,
+)
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Option, Reader, parse_shape, shared
 from sparrow.io.base.run_sink import RunSink
@@ -45,8 +53,6 @@ __all__ = ["FORMATS", "Edges", "EdgesWriter"]
 
 _DIMS = assigned_dims("src", "dst")
 
-_YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
-"""Seconds since 1970."""
 _MIN_EVIDENCE, _SHARED_LINES = 3, 20
 """Lines from which ids must be of one kind, and from which the ranges of integers must overlap."""
 _MIN_STEPS = 4
@@ -82,8 +88,10 @@ class Edges(Reader):
         sym`` of KONECT, ``# Undirected graph`` of SNAP) is stored as it stands, and a note says so.
     duplicates
         Rule for edges given more than once, after mirroring: ``"error"``, ``"sum"``, ``"last"``, ``"first"``,
-        ``"min"`` or ``"max"``. Weights that look like timestamps, in seconds or milliseconds since 1970, are not
-        summed: a repeated edge is an error then, unless ``dtype`` declares them numbers.
+        ``"min"`` or ``"max"``. Weights that look like timestamps are not summed: a repeated edge is an error then,
+        unless ``dtype`` declares them numbers. These are times since 1970 in seconds, with decimals or not, or in
+        milli-, micro- or nanoseconds; dates such as ``20260131`` or ``20260131235959``; and integers that ascend from
+        line to line.
     dtype
         Type of the values; by default float64 with weights and int64 without.
     header
@@ -207,6 +215,11 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         if ingest.sizes is not None:
             hint = f"the first line, {ingest.sizes}, looks like sizes and a number of edges"
             self.report.note(f"{sources[0].name}: {hint}, but is stored as an edge: pass header=True to skip it")
+        if lines.times and self.given is not None and self.given.kind in "iu" and self.report.counts["merged"]:
+            way = "pass duplicates='last', 'first', 'min' or 'max' to keep one"
+            self.report.note(
+                f"{sources[0].name}: the third column looks like timestamps, which repeated edges sum: {way}"
+            )
         if lines.extra:
             self.report.note(f"{sources[0].name}: columns after the third (timestamps?) are ignored")
         self._compare_header(lines, ingest.size, sources[0].name)
@@ -221,7 +234,7 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
     def parse_shard(self, sources: Sequence[Source], state: _State, sink: RunSink) -> _Facts:
         """Leave the rows of some of the files as runs, and return facts about them."""
         lines = self._parser(list(sources), state.labels)
-        lines.as_text, lines.weighted = state.as_text, state.weighted
+        lines.as_text, lines.weighted, lines.times = state.as_text, state.weighted, state.times
         with ExitStack() as stack:
             ingest = _Ingest(sink, self, lines, state.labels, stack)
             ingest.write_rows(stack.enter_context(closing(lines.blocks())))
@@ -238,15 +251,29 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
 
 
 def _are_times(values: NDArray[Any] | None) -> bool:
-    """Return whether weights look like timestamps: of this century, or ascending."""
-    if values is None or not len(values) or not (values == np.floor(values)).all():
+    """Return whether weights look like timestamps: of our time, or ascending."""
+    if values is None or not len(values):
         return False
     low, high = float(values.min()), float(values.max())
-    if any(_YEAR_2000 * unit <= low and high < _YEAR_2100 * unit for unit in (1, 10**3, 10**6, 10**9)):
+    if are_since_1970(low, high):
         return True
+    if low < 0 or not (values == np.floor(values)).all():
+        return False
     steps = np.diff(values)
     ascends = bool((steps >= 0).all()) and 4 * int(np.count_nonzero(steps)) >= len(steps)
-    return low >= 0 and len(steps) >= _MIN_STEPS and ascends
+    return (len(steps) >= _MIN_STEPS and ascends) or _are_dates(values, low, high)
+
+
+def _are_dates(values: NDArray[Any], low: float, high: float) -> bool:
+    """Return whether integers are dates as 20260131, perhaps with a time of day."""
+    for unit in (1, 10**4, 10**6):
+        if 19_000_000 * unit <= low and high < 21_000_000 * unit:
+            days, times = np.divmod(values.astype(np.int64), unit)
+            hours, minutes, seconds = (times * (10**6 // unit) // 10**place % 100 for place in (4, 2, 0))
+            months, dates = days // 100 % 100, days % 100
+            fits = (months >= 1) & (months <= 12) & (dates >= 1) & (dates <= 31)
+            return bool((fits & (hours < 24) & (minutes < 60) & (seconds <= 60)).all())
+    return False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,6 +284,8 @@ class _State:
     weighted: int
     labels: pa.Array | None
     """The names of the vertices where they were given."""
+    times: bool
+    """True if the weights look like timestamps and would be summed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +323,8 @@ class _Ingest:
         start, probed = self.lines.probe(text)
         if probed is not None:
             given = self.options
-            self._times = given.duplicates == "sum" and given.given is None and _are_times(probed.values)
+            self.lines.times = given.duplicates == "sum" and _are_times(probed.values)
+            self._times = self.lines.times and given.given is None
             self._check_space(probed)
 
         def count_blocks() -> Iterator[EdgeBlock]:
@@ -306,7 +336,7 @@ class _Ingest:
         def state() -> _State:
             text.close()
             reading.close()  # so that the progress of tasks shows
-            return _State(self.lines.as_text, self.lines.weighted, self.labels)
+            return _State(self.lines.as_text, self.lines.weighted, self.labels, self.lines.times)
 
         with parse_shards(self.options, self.lines.sources, self.folder, state) as shards:
             if shards is not None:

@@ -182,7 +182,7 @@ class _Samples:
             values[k] = float(token)
             if is_rounded_integer(token):
                 first_rounded, rounded = min(k, first_rounded) if rounded else k, rounded + 1
-        self._cast.report.add(comments=comments)
+        self._cast.report.add(comments=comments, rounded=_count_rounded_labels(block, labels[:lines]))
         if not self._cast.accepts_rounded(rounded):
             error = _feature_error(block, first_rounded, "the value")
             error.problem += f" {self._cast.problem_of((error.token or '').rpartition(':')[2])}"
@@ -201,6 +201,18 @@ class _Samples:
             if len(own):  # a block of comments begins at the same sample as the next one
                 self.labels[before] = Rows((own + before,), labels[own])
         return Rows((rows[:count] + before, field, col), found)
+
+
+def _count_rounded_labels(block: TextBlock, labels: np.ndarray[Any, Any]) -> int:
+    """Count the labels that are integers which float64 does not hold."""
+    large = np.flatnonzero(np.abs(labels) >= 2.0**53)
+    if not len(large):
+        return 0
+    lines = (
+        split_words(line.split("#")[0]) for line in bytes(block.data).decode(errors="backslashreplace").split("\n")
+    )
+    tokens = [words[0] for words in lines if words]
+    return sum(is_rounded_integer(tokens[row]) for row in large.tolist())
 
 
 def _feature_error(block: TextBlock, number: int, problem: str) -> IngestError:

@@ -606,9 +606,10 @@ def test_leading_zeros_are_texts(ingest: Any, capsys: pytest.CaptureFixture[str]
 @tune("io", block_bytes=16)
 def test_late_texts_in_number_column(ingest: Any) -> None:
     text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "x7,3\n"
-    with pytest.raises(IngestError, match=r"invalid value 'x7'; .*pass text=\['u'\]") as caught:
+    with pytest.raises(IngestError, match=r"'u' is not an integer: pass ids=\{'u': 'str'\} if these are") as caught:
         ingest(text, coords=["u", "i"], ids={"u": "int"})
-    assert caught.value.line == 22
+    assert (caught.value.line, caught.value.token) == (22, "x7")
+    assert ("x7", 3) in ingest(text, coords=["u", "i"], ids={"u": "str"})
     assert ("x7", 3) in ingest(text, coords=["u", "i"])  # read again
     found = ingest(text, coords=["u", "i"], text="u")
     assert ("x7", 3) in found

@@ -789,6 +789,41 @@ def test_timestamps_are_not_summed(ingest: Any, unit: int) -> None:
     assert ingest(f"1 2 {first}\n1 2 0.5\n") == {(1, 2): first + 0.5}
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("1600000000.25", "1600000001.5"), ("1600000000123.5", "1600000000124"), ("320000000", "320000000"),
+        ("20090101", "20091231"), ("200901010930", "200912312359"), ("20090101093000", "20091231235959"),
+    ],
+)  # fmt: skip
+def test_kinds_of_timestamps_are_not_summed(ingest: Any, first: str, second: str) -> None:
+    text = f"1 2 {first}\n2 1 {first}\n1 2 {second}\n"
+    with pytest.raises(DuplicateError, match="looks like timestamps, which are not summed"):
+        ingest(text)
+    assert ingest(text, duplicates="last") == {(1, 2): float(second), (2, 1): float(first)}
+    assert ingest(text, dtype="float64") == {(1, 2): float(first) + float(second), (2, 1): float(first)}
+
+
+@pytest.mark.parametrize("weight", ["20091301", "20090100", "18991231", "200901012460", "20090101236000", "0.25"])
+def test_weights_that_are_no_dates_are_summed(ingest: Any, weight: str) -> None:
+    assert ingest(f"1 2 {weight}\n1 2 {weight}\n") == {(1, 2): 2 * float(weight)}
+
+
+def test_exact_timestamps(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = 1_600_000_000_000_000_001, 1_600_000_000_000_000_003
+    text = f"1 2 {first}\n1 2 {second}\n"
+    with pytest.raises(IngestError, match=r"looks like a timestamp.*pass duplicates='last', 'first'.*, too") as caught:
+        ingest(text)
+    options = dict(re.findall(r"(dtype|duplicates)='(\w+)'", str(caught.value).partition(" to keep")[0]))
+    assert options == {"dtype": "int64"}
+    for rule, expected in (("last", second), ("first", first), ("min", first), ("max", second)):
+        assert f"'{rule}'" in str(caught.value)
+        assert ingest(text, duplicates=rule, **options) == {(1, 2): expected}
+    assert "timestamps" not in capsys.readouterr().err
+    assert ingest(text, **options) == {(1, 2): first + second}
+    assert "timestamps, which repeated edges sum: pass duplicates='last'" in capsys.readouterr().err
+
+
 # -- comments and odd lines -----------------------------------------------------------------------------
 
 
