@@ -236,6 +236,9 @@ _NUMPY_NAMES = frozenset({
     "nan", "newaxis", "pi", "uint8", "uint16", "uint32", "uint64",
 })  # fmt: skip
 
+_NUMPY_NAMESPACE = frozenset({"cross", "cumprod", "cumsum", "gradient", "lib", "median", "quantile"})
+"""NumPy's names that xarray looks up in the namespace of an array. NumPy's functions work on tensors."""
+
 _ATTRIBUTES = {
     "engines": ["explained"],
     "explorer.session": ["explore"],
@@ -306,7 +309,7 @@ _import, _, _ = lazy_loader.attach(
 
 def _getattr(name: str) -> Any:
     """Return a name on its first use; it is an attribute of the module from then on."""
-    if name in _NUMPY_NAMES:
+    if name in _NUMPY_NAMES or name in _NUMPY_NAMESPACE:
         import numpy
 
         globals()[name] = getattr(numpy, name)

@@ -19,6 +19,7 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments of the command."""
         _skip_validation(self, ctx)
+        words = list(args)  # parsing consumes the other list
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
@@ -26,6 +27,10 @@ class Command(TyperCommand):
                 flags = [flag for param in self.params for flag in param.opts if flag.startswith("--")]
                 close = suggest_flags(getattr(error, "option_name", ""), flags)
                 vars(error)["possibilities"] = close or error.possibilities
+                number = next((word for word in words if re.fullmatch(r"-\d[\d.,:]*", word)), None)
+                if number is not None and number.startswith(getattr(error, "option_name", "--")):
+                    way = f"put -- before a negative number, as in -- {number}"
+                    vars(error)["message"] = f"No such option: {number}: {way}"
             raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

@@ -89,6 +89,10 @@ _RENAMED_OPTIONS = {"version": "at"}
 _VERBS = {"add_order": "orders --add"} | {
     name: name for name in ("append", "compact", "history", "resize", "restore", "vacuum", "verify")
 }
+_AS_EDGES = (
+    "sparrow export PATH FILE.edges, then sparrow ingest edges FILE.edges DST, makes a graph whose rows and columns "
+    "have the same labels"
+)
 _PYTHON_ONLY = (
     (r"save the model with model\.save\(path\)", "train it with sparrow als --out FOLDER"),
     (r"sp\.open\(('[^']*'), version=(\d+)\)\.save\(\.\.\., overwrite=True\) brings it back",
@@ -97,6 +101,8 @@ _PYTHON_ONLY = (
     (r"sp\.datasets\.list\(\)", "sparrow datasets"),
     (r"\b(sp\.ingest\.\w+ does with) (\w+)=True", r"\1 --\2"),
     (r", or A\.refill\(0\)|; see refill\(\)|: put\(\) writes it", ""),
+    (r"A\.sel\(\{.*\}\) puts the rows in the order of the columns|select the common labels with sel\(\)", _AS_EDGES),
+    (r"sp\.export\(A, 'a\.edges'\), then .* makes a graph whose rows and columns have the same labels", _AS_EDGES),
     (r"add them with set_labels\(\), or map", "map"),
     (r", or remove the labels first with set_labels\('[^']*', None\)", ""),
 )  # fmt: skip

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.functions.views import as_tensor
+from sparrow.interop.labelled_objects import is_polars
 from sparrow.runtime.validation import check_unmasked
 from sparrow.tensor import Tensor
 
@@ -73,7 +74,7 @@ def as_named_operand(obj: Any, what: str) -> Any:
     except (InvalidValueError, UnsupportedError) as error:
         if isinstance(error, InvalidValueError) and not isinstance(obj, str):
             raise  # the message names the wrong number
-        given = f"{type(obj).__name__} {obj!r}"
+        given = f"{type(obj).__name__}: pass its to_numpy()" if is_polars(obj) else f"{type(obj).__name__} {obj!r}"
         raise UnsupportedError(f"{what} must be a tensor or a numeric array, got {given}") from error
 
 

@@ -475,9 +475,12 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
     given = tensor = as_tensor(array)
     widths = np.broadcast_to(np.asarray(pad_width), (tensor.ndim, 2)).tolist()
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
-        raise UnsupportedError(f"np.pad(mode={mode!r}) is not supported on sparse tensors")
+        others = {f"mode={mode!r}": mode, **others}
     for name in others:
-        raise UnsupportedError(f"np.pad({name}=) is not supported on sparse tensors")
+        option = name if "=" in name else f"{name}="
+        raise UnsupportedError(
+            f"np.pad({option}) is not supported on sparse tensors: use A.to_numpy() if it fits in memory"
+        )
     values = np.broadcast_to(np.asarray(constant_values), (tensor.ndim, 2)).tolist()
     for axis, (width, value) in enumerate(zip(widths, values, strict=True)):
         before, after = as_integers(width, "pad_width")

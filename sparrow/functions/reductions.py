@@ -31,7 +31,7 @@ Where: TypeAlias = Literal["all", "stored"]
 
 _X = "Tensor, or anything :func:`sparrow.asarray` accepts; the result for arrays and numbers is NumPy's."
 _WHERE = '"all" elements or the "stored" ones; "stored" raises ``UnsupportedError`` for arrays and numbers.'
-_CORRECTION = "Number subtracted from the number of elements to give the divisor."
+_CORRECTION = "Number subtracted from the number of elements to give the divisor; ``ddof`` is NumPy's name for it."
 
 _shared = SharedText(
     accumulation="""
@@ -69,20 +69,25 @@ def _reduce(name: str, x: Any, where: Where = "all", **options: Any) -> Any:
     return getattr(np, name)(found, **options)
 
 
+def _divisor(correction: float, ddof: float) -> dict[str, float]:
+    """Return the option that was given; both, which raise, if both were."""
+    return {"ddof": ddof} | ({"correction": correction} if correction else {}) if ddof else {"correction": correction}
+
+
 @document_as(Tensor.all, x=_X, where=_WHERE)
 def all(  # noqa: A001
-    x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Where = "all"
+    x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Where = "all", out: Any = None
 ) -> Any:
     """Return whether all elements are non-zero."""
-    return _reduce("all", x, where, axis=axis, keepdims=keepdims)
+    return _reduce("all", x, where, axis=axis, keepdims=keepdims, out=out)
 
 
 @document_as(Tensor.any, x=_X, where=_WHERE)
 def any(  # noqa: A001
-    x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Where = "all"
+    x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Where = "all", out: Any = None
 ) -> Any:
     """Return whether any element is non-zero."""
-    return _reduce("any", x, where, axis=axis, keepdims=keepdims)
+    return _reduce("any", x, where, axis=axis, keepdims=keepdims, out=out)
 
 
 @document_as(Tensor.argmax, x=_X)
@@ -227,10 +232,13 @@ def prod(
     return _reduce("prod", x, where, axis=axis, keepdims=keepdims, dtype=dtype)
 
 
-@document_as(Tensor.std, x=_X, where=_WHERE, correction=_CORRECTION)
-def std(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False, where: Where = "all") -> Any:
+@document_as(Tensor.std, x=_X, where=_WHERE, ddof=_CORRECTION, correction=_CORRECTION)
+def std(
+    x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False, where: Where = "all",
+    ddof: float = 0,
+) -> Any:  # fmt: skip
     """Return the standard deviation, the square root of the variance."""
-    return _reduce("std", x, where, axis=axis, keepdims=keepdims, correction=correction)
+    return _reduce("std", x, where, axis=axis, keepdims=keepdims, **_divisor(correction, ddof))
 
 
 @document_as(Tensor.sum, x=_X, where=_WHERE)
@@ -241,7 +249,10 @@ def sum(  # noqa: A001
     return _reduce("sum", x, where, axis=axis, keepdims=keepdims, dtype=dtype)
 
 
-@document_as(Tensor.var, x=_X, where=_WHERE, correction=_CORRECTION)
-def var(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False, where: Where = "all") -> Any:
+@document_as(Tensor.var, x=_X, where=_WHERE, ddof=_CORRECTION, correction=_CORRECTION)
+def var(
+    x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False, where: Where = "all",
+    ddof: float = 0,
+) -> Any:  # fmt: skip
     """Return the variance: the mean squared distance from the mean."""
-    return _reduce("var", x, where, axis=axis, keepdims=keepdims, correction=correction)
+    return _reduce("var", x, where, axis=axis, keepdims=keepdims, **_divisor(correction, ddof))

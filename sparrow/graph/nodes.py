@@ -107,7 +107,12 @@ def check_graph(A: Any) -> Tensor:
 
 
 def _hint(A: Tensor) -> str:
-    """Return a hint to turn a 3-D tensor of typed edges into a graph."""
+    """Return a hint to turn a labelled matrix or typed edges into a graph."""
+    if A.ndim == 2 and A.labels(0) is not None and A.labels(1) is not None:
+        return (
+            ": sp.export(A, 'a.edges'), then sp.ingest.edges('a.edges', 'graph.sparrow'), makes a graph whose rows and "
+            "columns have the same labels"
+        )
     if A.ndim != 3:
         return ""
     kinds = [k for k in range(3) if len({size for axis, size in enumerate(A.shape) if axis != k}) == 1]

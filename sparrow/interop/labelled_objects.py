@@ -17,6 +17,7 @@ from sparrow.plan.labels import AxisLabels
 __all__ = [
     "drop_unnamed_index",
     "is_pandas",
+    "is_polars",
     "is_xarray",
     "name_index",
     "object_labels",
@@ -120,6 +121,11 @@ def is_frame(obj: Any) -> bool:
 def is_pandas(obj: Any) -> bool:
     """Return whether an object is one of pandas."""
     return type(obj).__module__.partition(".")[0] == "pandas"
+
+
+def is_polars(obj: Any) -> bool:
+    """Return whether an object is one of polars."""
+    return type(obj).__module__.partition(".")[0] == "polars"
 
 
 def frame_to_table(frame: Any) -> pa.Table:

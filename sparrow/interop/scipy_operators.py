@@ -1,4 +1,4 @@
-"""Operators of SciPy and pydata/sparse with a tensor on the right, kept sparse.
+"""Operators and block functions of SciPy and pydata/sparse with tensors.
 
 ``S @ A`` converts an unknown operand to an array, and defers to the operand's class only if NumPy cannot: it returns an
 object array of one element then. So these operators get such an array; any other caller gets the dense one.
@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from sparrow.errors import UnsupportedError
 
-__all__ = ["decline_compiled_call", "is_called_by_operator", "reject_matrix_star", "wrap_operand"]
+__all__ = [
+    "decline_compiled_call", "is_called_by_operator", "is_called_by_stack", "reject_matrix_star", "wrap_operand",
+]  # fmt: skip
 
 _NUMBA_FRAMES = 16
 """Frames between pydata/sparse and Numba's question for a type, at most."""
+_STACKS = {"_block", "block_array", "bmat", "hstack", "vstack"}
 _OPERATORS = {"_matmul_dispatch", "_multiply_2d_with_broadcasting", "multiply", "_divide", "_comparison"}
 
 
@@ -34,6 +37,14 @@ def wrap_operand(operand: Any) -> NDArray[Any]:
     found = np.empty((), object)
     found[()] = operand
     return found
+
+
+def is_called_by_stack(caller: FrameType) -> bool:
+    """Return whether a block function of SciPy asks for the array.
+
+    It makes an object array of its blocks, and would take the elements of tensors for blocks.
+    """
+    return caller.f_code.co_name in _STACKS and caller.f_globals.get("__name__") == "scipy.sparse._construct"
 
 
 def decline_compiled_call(caller: FrameType | None) -> NoReturn:

@@ -13,18 +13,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import linalg
 
 from sparrow.errors import ConvergenceError, InvalidValueError, SingularError, SparrowError, UnsupportedError
-from sparrow.functions.labels import check_same_labels
+from sparrow.functions.generation import zeros
+from sparrow.functions.labels import check_same_labels, to_labelled_tensor
 from sparrow.linalg.operators import align_vectors, check_matrix, check_square, shared, unwrap_tensor
 from sparrow.linalg.tuning import tuning
+from sparrow.plan import axis_labels
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "check_options", "singular_error", "solve_triangle", "spilu", "splu", "spsolve", "spsolve_triangular",
+    "Factors", "check_options", "singular_error", "solve_triangle", "spilu", "splu", "spsolve", "spsolve_triangular",
     "to_scipy_csc", "translated_errors",
 ]  # fmt: skip
 
@@ -95,13 +98,72 @@ def translated_errors(name: str, options: dict[str, Any]) -> Iterator[None]:
         raise ConvergenceError(f"{name}: {error}; A or v0 may contain NaN or infinity") from error
 
 
-def _factorize(name: str, A: Any, options: dict[str, Any]) -> Any:
+class Factors:
+    """LU factors of a sparse matrix, for right-hand sides that are tensors.
+
+    They have the attributes of ``scipy.sparse.linalg.SuperLU``: ``L``, ``U``, ``perm_r``, ``perm_c``.
+    """
+
+    def __init__(self, name: str, A: Any, factors: linalg.SuperLU) -> None:
+        self._name, self._factors = name, factors
+        tensor = unwrap_tensor(A)
+        self._like: Any = factors  # what sides are matched with: names and labels, without elements
+        if isinstance(tensor, Tensor):
+            empty = zeros(tensor.shape, dims=tensor.dims)
+            self._like = to_labelled_tensor(empty.__sparrow_scan__(), axis_labels(tensor.__sparrow_scan__()))
+
+    def solve(self, rhs: Any, trans: str = "N") -> NDArray[Any]:
+        """Solve ``A @ x = rhs``.
+
+        Parameters
+        ----------
+        rhs
+            Right-hand side, or several as the columns of a matrix: an array in the order of the rows, of the columns
+            with ``trans``, or a tensor, which is aligned by label.
+        trans
+            "N" for A, "T" for its transpose, "H" for the conjugate transpose.
+
+        Returns
+        -------
+        ndarray
+            Solution, in the order of the columns of A, of the rows with ``trans``.
+
+        Raises
+        ------
+        ShapeError
+            If the length of a right-hand side is not the size of A.
+        LabelError
+            If it has labels that A lacks.
+        InvalidValueError
+            If ``trans`` is unknown, or the side is complex and A is real.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[4.0, 1.0], [0.0, 3.0]])
+        >>> sp.linalg.splu(A).solve(sp.asarray([5.0, 3.0]))
+        array([1., 1.])
+        """
+        function = f"{self._name}: solve"
+        right = align_vectors(rhs, "rhs", self._like, int(trans != "N"), function)
+        with translated_errors(function, {"trans": trans}):
+            found: NDArray[Any] = self._factors.solve(right.toarray() if sparse.issparse(right) else right, trans)
+            return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "_factors"), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._factors)
+
+
+def _factorize(name: str, A: Any, options: dict[str, Any]) -> Factors:
     check_options(name, options)
     matrix = to_scipy_csc(A, name)
     check_same_labels(unwrap_tensor(A), name, may_be_disjoint=True)
     try:
         with translated_errors(name, options):
-            return getattr(linalg, name)(matrix, **options)
+            return Factors(name, A, getattr(linalg, name)(matrix, **options))
     except RuntimeError as error:
         if "singular" not in str(error):
             raise
@@ -157,7 +219,7 @@ def spsolve(A: Any, b: Any, **options: Any) -> Any:
 
 
 @shared
-def splu(A: Any, **options: Any) -> Any:
+def splu(A: Any, **options: Any) -> Factors:
     """Return the LU factors of a sparse matrix: ``scipy.sparse.linalg.splu``.
 
     Parameters
@@ -168,8 +230,8 @@ def splu(A: Any, **options: Any) -> Any:
 
     Returns
     -------
-    scipy.sparse.linalg.SuperLU
-        ``solve(b)`` takes arrays in the order of the rows.
+    Factors
+        SciPy's ``SuperLU``, whose ``solve(b)`` takes tensors, matched by label, and arrays in the order of the rows.
 
     Raises
     ------
@@ -188,7 +250,7 @@ def splu(A: Any, **options: Any) -> Any:
 
 
 @shared
-def spilu(A: Any, **options: Any) -> Any:
+def spilu(A: Any, **options: Any) -> Factors:
     """Return incomplete LU factors: ``scipy.sparse.linalg.spilu``.
 
     Parameters
@@ -199,8 +261,8 @@ def spilu(A: Any, **options: Any) -> Any:
 
     Returns
     -------
-    scipy.sparse.linalg.SuperLU
-        A preconditioner.
+    Factors
+        A preconditioner: SciPy's ``SuperLU``, whose ``solve(b)`` takes tensors and arrays.
 
     Raises
     ------

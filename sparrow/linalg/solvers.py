@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse.linalg as scipy_linalg
 
 from sparrow.core.array_validation import check_scipy_array
-from sparrow.core.schema import as_integer
+from sparrow.core.schema import as_integer, is_given_name
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, SingularError
 from sparrow.functions.labels import align_to_axis, check_same_labels, find_labelled_axis, is_labelled
 from sparrow.functions.views import as_tensor
@@ -28,6 +28,7 @@ from sparrow.linalg.operators import (
     to_numeric_array,
     unwrap_tensor,
 )
+from sparrow.plan import render_rename
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.validation import check_integer, check_number
 from sparrow.tensor import Tensor
@@ -93,7 +94,7 @@ def _call_scipy(
     options = {option: _check_option(name, operator, option, value, options) for option, value in options.items()}
     nbytes, remedy = _reserve_basis(name, operator, args, options)
     if name in _SYMMETRIC_FUNCTIONS:
-        _check_symmetric(name, operator if matrix is None else matrix)
+        _check_symmetric(name, operator if matrix is None else matrix, A)
     with (
         memory.reserve(nbytes, f"{name}: the vectors of its basis", remedy),
         progress.bar(name, _max_products(name, args, options), "products") as advance,
@@ -220,8 +221,24 @@ def _check_finite(name: str, argument: str, vector: Any) -> None:
         raise InvalidValueError(f"{name}: {argument} must be finite, got {values[at]}{where}")
 
 
-def _check_symmetric(name: str, A: Any) -> None:
-    """Raise ``InvalidValueError`` if a product with the transpose differs."""
+def _render_symmetric_part(A: Any) -> str:
+    """Return the expression of the symmetric (Hermitian) part of a matrix ``A``."""
+    tensor = unwrap_tensor(A)
+    name = "A" if tensor is A else "A.tensor"
+    kind = np.dtype(tensor.dtype).kind
+    transpose = f"{name}.conj().T" if kind == "c" else f"{name}.T"
+    if isinstance(tensor, Tensor) and any(map(is_given_name, tensor.dims)):
+        transpose += f".{render_rename(tensor.dims[::-1], tensor.dims)}"
+    if kind in "biu":  # a sum could wrap
+        return f"{name} / 2 + {transpose} / 2"
+    return f"({name} + {transpose}) / 2"
+
+
+def _check_symmetric(name: str, A: Any, given: Any) -> None:
+    """Raise ``InvalidValueError`` if a product with the transpose differs.
+
+    The error suggests the symmetric part of the argument that was given.
+    """
     if not A.shape[0] or (isinstance(A, scipy_linalg.LinearOperator) and not isinstance(A, Operator)):
         return
     x = np.random.default_rng(0).standard_normal(A.shape[0])
@@ -232,8 +249,8 @@ def _check_symmetric(name: str, A: Any) -> None:
     precision = np.finfo(A.dtype if np.dtype(A.dtype).kind in "fc" else np.float64).eps
     if gap > math.sqrt(precision) * scale:
         raise InvalidValueError(
-            f"{name}: A must be symmetric (Hermitian), and is not: pass (A + A.T) / 2, or use sp.linalg.svds, gmres or "
-            "lsqr"
+            f"{name}: A must be symmetric (Hermitian), and is not: pass {_render_symmetric_part(given)}, or use "
+            "sp.linalg.svds, gmres or lsqr"
         )
 
 

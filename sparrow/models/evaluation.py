@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines
 from sparrow.core.label_types import to_label_array
-from sparrow.errors import InvalidValueError, LabelError, ShapeError
+from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.models.ratings import as_ratings, check_matrix
 from sparrow.models.recommender import Recommender, orient
 from sparrow.models.splits import HeldOut, HeldOutEntries, Split, hold_out, hold_out_entries, min_links, split
@@ -167,7 +167,9 @@ def metrics(
     ShapeError
         If the numbers of rows differ, or k is less than a cutoff.
     InvalidValueError
-        If a row has no relevant items, or there is no cutoff, or one is less than 1.
+        If a row has no relevant items, or there is no cutoff, or one is no integer of at least 1.
+    IndexingError
+        If an id is not the position of an item.
     LabelError
         If ids are labels, and the items of ``truth`` have none, or of another type.
 
@@ -184,7 +186,7 @@ def metrics(
     relevant = to_pattern(truth)
     degrees = relevant.degrees
     deepest = _max_k(recall, ndcg)
-    if ids.shape[0] != len(degrees) or ids.shape[1] < deepest:
+    if ids.ndim != 2 or ids.shape[0] != len(degrees) or ids.shape[1] < deepest:
         raise ShapeError(f"ids must have {len(degrees)} rows of at least {deepest} items, got shape {ids.shape}")
     if not (degrees > 0).all():
         raise InvalidValueError(
@@ -204,7 +206,8 @@ def _item_numbers(ids: Any, truth: Tensor) -> NDArray[np.int64]:
     """Return the positions of items, given by position or label; -1 if unknown."""
     ids = np.asarray(ids)
     if ids.dtype.kind in "iu":
-        return np.asarray(ids, np.int64)
+        items = truth.shape[1] if truth.ndim == 2 else 0
+        return _check_positions(ids, items, f"truth of {items} items")
     labels = truth.labels(1) if truth.ndim == 2 else None
     if labels is None:
         raise LabelError(
@@ -218,10 +221,21 @@ def _item_numbers(ids: Any, truth: Tensor) -> NDArray[np.int64]:
     return positions_of_labels(wanted, labels, truth.dims[1]).reshape(ids.shape)
 
 
+def _check_positions(ids: NDArray[Any], items: int, where: str) -> NDArray[np.int64]:
+    """Return positions of items, -1 for none."""
+    wrong = (ids < -1) | (ids >= items)
+    if wrong.any():
+        at = tuple(map(int, np.argwhere(wrong)[0]))
+        raise IndexingError(
+            f"ids must be positions from 0 to {items - 1}, or -1 for none, got {ids[at]} at {list(at)}: not in {where}"
+        )
+    return np.asarray(ids, np.int64)
+
+
 def _max_k(recall: Sequence[int], ndcg: Sequence[int]) -> int:
     numbers = [*recall, *ndcg]
-    if not numbers or min(numbers) < 1:
-        raise InvalidValueError(f"recall and ndcg must be cutoffs of at least 1, got {recall!r} and {ndcg!r}")
+    if not numbers or not all(isinstance(k, int | np.integer) for k in numbers) or min(numbers) < 1:
+        raise InvalidValueError(f"recall and ndcg must be integer cutoffs of at least 1, got {recall!r} and {ndcg!r}")
     return max(numbers)
 
 
@@ -308,7 +322,7 @@ def _ids_of_truth(ids: NDArray[Any], model: Recommending, held_out: HeldOut) -> 
     at: NDArray[Any] = np.append(
         positions_of_labels(items, truth, held_out.truth.dims[1]), -1
     )  # the last one is that of id -1
-    return np.asarray(at[ids])
+    return np.asarray(at[_check_positions(ids, len(items), f"the history of {len(items)} items")])
 
 
 def beaten(found: Mapping[str, float], popular: Mapping[str, float]) -> str:

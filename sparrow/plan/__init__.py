@@ -11,6 +11,7 @@ from sparrow.plan.alignment import (
     match_dims,
     positions_of_labels,
     reindex_axis,
+    render_rename,
 )
 from sparrow.plan.axis_matching import (
     MatchRule,
@@ -171,6 +172,7 @@ __all__ = [
     "positions_of_labels",
     "push_index",
     "reindex_axis",
+    "render_rename",
     "replace_contractions",
     "scans_of",
     "split_sum",

@@ -9,6 +9,7 @@ none, they go by position. Equal labels cost nothing, and only labels are read.
 from __future__ import annotations
 
 import itertools
+import keyword
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -41,6 +42,7 @@ __all__ = [
     "match_dims",
     "positions_of_labels",
     "reindex_axis",
+    "render_rename",
 ]
 
 Join: TypeAlias = Literal["exact", "outer", "inner", "left"]
@@ -228,10 +230,10 @@ def align_mask(mask: Scan, result: Scan, operands: Sequence[Scan]) -> Scan:
     given = mask
     mask = match_dims([result, given])[1]
     if mask is not given and find_origin(given)[0] in {find_origin(side)[0] for side in operands}:
-        renamed = ", ".join(f"{a}={b!r}" for a, b in zip(given.schema.dims, result.schema.dims, strict=True))
+        call = render_rename(given.schema.dims, result.schema.dims)
         raise LabelError(
             f"the mask has dimensions {given.schema.dims}, which are matched by name and transpose it in a product of "
-            f"dimensions {result.schema.dims}: mask.rename({renamed}) goes by position"
+            f"dimensions {result.schema.dims}: mask.{call} goes by position"
         )
     theirs = axis_labels(result)
     for axis, mine in axis_labels(mask).items():
@@ -291,6 +293,20 @@ def _cast_to_target(labels: pa.Array, kind: pa.DataType, dim: str) -> pa.Array:
     return found
 
 
+def render_rename(old: Sequence[str], new: Sequence[str]) -> str:
+    """Return the call of ``rename`` that gives dimensions new names.
+
+    Examples
+    --------
+    >>> render_rename(["a", "b"], ["b", "c"]), render_rename(["my film"], ["film"])
+    ("rename(a='b', b='c')", "rename({'my film': 'film'})")
+    """
+    changed = {str(one): str(other) for one, other in zip(old, new, strict=True) if one != other}
+    if all(name.isidentifier() and not keyword.iskeyword(name) for name in changed):
+        return f"rename({', '.join(f'{one}={other!r}' for one, other in changed.items())})"
+    return f"rename({changed!r})"
+
+
 def match_dims(scans: Sequence[Scan], check_functions: bool = True) -> list[Scan]:
     """Permute axes by name to the order of the scan with the most dimensions.
 
@@ -324,9 +340,7 @@ def match_dims(scans: Sequence[Scan], check_functions: bool = True) -> list[Scan
         ):
             raise LabelError(
                 f"a tensor of dimensions {lead.dims} and its transpose {scan.schema.dims} are matched by name, which "
-                "undoes the transpose: A.T.rename("
-                + ", ".join(f"{old}={new!r}" for old, new in zip(scan.schema.dims, lead.dims, strict=True))
-                + ") goes by position"
+                f"undoes the transpose: A.T.{render_rename(scan.schema.dims, lead.dims)} goes by position"
             )
         out.append(turned)
     return out

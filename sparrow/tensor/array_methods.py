@@ -35,6 +35,44 @@ class ArrayMethods(HintedAttributes, ComputeMethods, Operators):
                 reject_xarray_caller(self, sys._getframe(1))
             return super().__getattr__(name)
 
+    def argsort(
+        self, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
+    ) -> NDArray[np.int64]:
+        """Return the positions that sort each line along an axis, a dense array.
+
+        Parameters
+        ----------
+        axis
+            The axis; None sorts all elements, in row-major order.
+        kind
+            Ignored, as ``stable``: the order of equal elements is always kept.
+        order
+            None: elements have no fields.
+        stable
+            Ignored.
+
+        Returns
+        -------
+        ndarray
+            Of the shape of the tensor, int64.
+
+        Raises
+        ------
+        ShapeError
+            If there is no such axis.
+        UnsupportedError
+            If ``order`` is not None.
+        TooLargeError
+            If the dense array would exceed the memory limit.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[3, 0, 0, -1]]).argsort()
+        array([[3, 1, 2, 0]])
+        """
+        return np.argsort(self, axis, kind, order, stable=stable)  # type: ignore[arg-type]
+
     def conjugate(self) -> Self:
         """Return the complex conjugates, lazily: :meth:`conj`.
 
@@ -224,6 +262,40 @@ class ArrayMethods(HintedAttributes, ComputeMethods, Operators):
         array([1, 2, 0, 3])
         """
         return np.ravel(self, order)  # type: ignore[call-overload,no-any-return]
+
+    def searchsorted(
+        self, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None
+    ) -> NDArray[np.int64] | np.int64:
+        """Return the positions at which to insert values into this sorted vector.
+
+        Parameters
+        ----------
+        v
+            Values, of any shape.
+        side
+            Insert before elements equal to a value, "left", or after them, "right".
+        sorter
+            Positions that sort the vector, if it is unsorted.
+
+        Returns
+        -------
+        ndarray
+            Of the shape of ``v``, int64; a scalar if ``v`` is one.
+
+        Raises
+        ------
+        ShapeError
+            If the tensor is not a vector.
+        InvalidValueError
+            If ``side`` is unknown.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([-5, 0, 0, 7]).searchsorted([-6, 0, 7])
+        array([0, 1, 3])
+        """
+        return np.searchsorted(self, v, side, sorter)  # type: ignore[call-overload,no-any-return]
 
     def squeeze(self, axis: int | str | Sequence[int | str] | None = None) -> Self:
         """Return a view without axes of length 1.

@@ -16,7 +16,7 @@ from sparrow.errors import SharingError, UnsupportedError
 from sparrow.formats.container import check_scipy, scipy_array
 from sparrow.interop import binsparse, interchange
 from sparrow.interop.lazyframes import lazy_frame
-from sparrow.interop.scipy_operators import is_called_by_operator, wrap_operand
+from sparrow.interop.scipy_operators import is_called_by_operator, is_called_by_stack, wrap_operand
 from sparrow.plan import Scan
 from sparrow.relations.arrow import arrow_schema, labelled_table
 from sparrow.relations.memory import MemoryRelation
@@ -75,7 +75,7 @@ class ExportMethods(Base):
         if copy is False:
             raise SharingError("copy=False is not possible: a sparse tensor has no dense memory to share")
         caller = sys._getframe(1)
-        if dtype is None and is_called_by_operator(caller):
+        if (dtype is None and is_called_by_operator(caller)) or is_called_by_stack(caller):
             return wrap_operand(self)
         reject_pandas_caller(self, caller)
         dense = interchange.implicit_dense_array(

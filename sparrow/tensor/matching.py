@@ -15,7 +15,7 @@ from sparrow.core.schema import Schema, is_given_name
 from sparrow.errors import IndexingError, LabelError, UnsupportedError
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.interop.interchange import implicit_dense_array
-from sparrow.interop.labelled_objects import is_frame, is_xarray, object_labels, xarray_dims
+from sparrow.interop.labelled_objects import is_frame, is_polars, is_xarray, object_labels, xarray_dims
 from sparrow.kernels.coo import Block
 from sparrow.plan import MatchRule, Scan, axis_labels, match_mask, match_values
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
@@ -203,11 +203,11 @@ def contracted_axes(tensor: Base, other: Any, from_left: bool) -> dict[int, int]
 
 
 def reject_frame(other: Any) -> None:
-    """Raise ``UnsupportedError`` for a pandas frame: it computes with no tensors."""
-    if is_frame(other):
+    """Raise ``UnsupportedError`` for a frame of pandas, or an object of polars."""
+    if is_frame(other) or is_polars(other):
+        table = ", or sp.asarray of a table of coordinates" if hasattr(other, "columns") else ""
         raise UnsupportedError(
-            "operands must be tensors, arrays or numbers, got DataFrame: pass its to_numpy(), or sp.asarray of a table "
-            "of coordinates"
+            f"operands must be tensors, arrays or numbers, got {type(other).__name__}: pass its to_numpy(){table}"
         )
 
 

@@ -13,13 +13,13 @@ from sparrow import engines
 from sparrow.core.schema import Schema, as_integer, check_dtype
 from sparrow.errors import IndexingError, InvalidValueError, SingularError, SparrowError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.interop.labelled_objects import is_pandas
+from sparrow.interop.labelled_objects import is_pandas, is_polars
 from sparrow.interop.scipy_operators import decline_compiled_call, reject_matrix_star
 from sparrow.interop.tuning import tuning
 from sparrow.plan import Cast, Clip, Round, make_map
 from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan
-from sparrow.tensor.matching import contracted_axes, label_operands, reject_other_labels
+from sparrow.tensor.matching import contracted_axes, label_operands, reject_frame, reject_other_labels
 from sparrow.tensor.products import as_explicit_scan
 from sparrow.tensor.reductions import Reductions
 from sparrow.tensor.ufuncs import apply_ufunc, cast_in_place, find_numpy_function, is_operand, write_out
@@ -217,7 +217,7 @@ class Operators(Reductions, Arithmetic):
         >>> sp.asarray([1 + 2j, 3]).conj().to_numpy()
         array([1.-2.j, 3.-0.j])
         """
-        return self._map_values(np.conjugate)
+        return self if self.dtype == bool else self._map_values(np.conjugate)
 
     @property
     def real(self) -> Self:
@@ -239,6 +239,7 @@ def _as_operand(operand: Any) -> Any:
             operand = np.asarray(operand)
         except ValueError as error:
             raise UnsupportedError(f"{operand!r} is not an operand: {error}") from None
+    reject_frame(operand)
     if not is_operand(operand) or (isinstance(operand, np.ndarray) and operand.dtype.kind not in "biufc"):
         raise UnsupportedError(
             f"{type(operand).__name__} {operand!r} is not an operand: use tensors, arrays and numbers"
@@ -253,7 +254,7 @@ def _defer_to_reflected(operation: Callable[..., Any], reflected: str, writes: b
     """
 
     def call(self: Operators, other: Any) -> Any:
-        if not is_operand(other) and type(other).__module__ != "builtins":
+        if not is_operand(other) and type(other).__module__ != "builtins" and not is_polars(other):
             own = getattr(type(other), reflected, None)
             if own is not None and own is not getattr(object, reflected, None):
                 if reflected == "__rmatmul__":

@@ -14,7 +14,7 @@ from sparrow.core.schema import check_dtype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.interchange import check_expansion
-from sparrow.interop.labelled_objects import is_pandas
+from sparrow.interop.labelled_objects import is_pandas, is_polars
 from sparrow.interop.tuning import tuning
 from sparrow.plan import Map, Output, normalize_axis
 from sparrow.tensor.base import Base, as_scan
@@ -70,6 +70,9 @@ def apply_ufunc(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any]
         If an input is not an operand, or tensors do not support the method or an option.
     """
     unknown = [operand for operand in inputs if not is_operand(operand)]
+    for operand in unknown:
+        if is_polars(operand):
+            reject_frame(operand)
     if any(hasattr(type(operand), "__array_ufunc__") for operand in unknown):
         return _yield_to_foreign(tensor, ufunc, method, inputs, unknown, options)
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")

@@ -83,6 +83,30 @@ def test_typed_edges_error_hints(cli: Any, tmp_path: Path) -> None:
         assert sp.graph.degrees(kinds).to_numpy().tolist() == expected
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (2, 3)])
+def test_bipartite_error_names_commands(cli: Any, tmp_path: Path, shape: tuple[int, int]) -> None:
+    labels = {"u": ["a", "b"], "i": ["x", "y", "z"][: shape[1]]}
+    sp.asarray(np.ones(shape), dims=("u", "i"), labels=labels).save(tmp_path / "ratings")
+    done = cli("graph", "degrees", tmp_path / "ratings")
+    assert done.code == 1
+    assert "sparrow export PATH FILE.edges, then sparrow ingest edges FILE.edges DST, makes a graph" in done.err
+    assert "sel()" not in done.err
+    assert cli("export", tmp_path / "ratings", tmp_path / "r.edges").code == 0
+    assert cli("ingest", "edges", tmp_path / "r.edges", tmp_path / "graph").code == 0
+    result = cli("graph", "degrees", tmp_path / "graph", "--json", "--head", 1).json
+    assert result == [{"src": "a", "degree": shape[1]}]
+
+
+def test_negative_node(cli: Any, tmp_path: Path) -> None:
+    labels = {"src": [-12, 0], "dst": [-12, 0]}
+    sp.asarray([[0, 1], [0, 0]], dims=("src", "dst"), labels=labels).save(tmp_path / "links")
+    done = cli("graph", "bfs", tmp_path / "links", "-12")
+    assert done.code == 2
+    assert "No such option: -12: put -- before a negative number, as in -- -12" in done.err
+    result = cli("graph", "bfs", tmp_path / "links", "--json", "--", "-12").json
+    assert result == [{"src": -12, "links": 0}, {"src": 0, "links": 1}]
+
+
 def test_column_labels_name_nodes(cli: Any, web: Path, tmp_path: Path) -> None:
     tensor: Any = sp.open(web)
     tensor.save(tmp_path / "web.sparrow").set_labels("dst", ["ann", "bob", "eve", "dan", "tom"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -750,6 +751,63 @@ def test_asymmetric_matrices_are_refused(name: str, dtype: str) -> None:
     for A in wrong:
         with pytest.raises(errors.InvalidValueError, match=f"{name}: A must be symmetric"):
             solve(A, second)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "int8", "bool"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(("eigsh", kind) for kind in ("plain", "named", "labelled", "keyword", "half named", "operator", "scipy")),
+        ("lobpcg", "labelled"),
+        ("minres", "operator"),
+    ],
+)
+def test_suggested_symmetric_part(kind: str, name: str, dtype: str) -> None:
+    if name == "minres" and dtype == "complex64":
+        pytest.skip("SciPy's minres is for real matrices")
+    rng = np.random.default_rng(0)
+    dense = rng.integers(-100, 100, (12, 12)).astype(dtype)
+    if dtype == "complex64":
+        dense += 1j * rng.integers(-9, 9, (12, 12))
+    dims = {"plain": None, "keyword": ("class", "my q"), "half named": ("p", "d1")}.get(kind, ("p", "q"))
+    labels = {"p": list("lkjihgfedcba"), "q": list("lkjihgfedcba")} if kind == "labelled" else None
+    A: Any = scipy.sparse.csr_array(dense) if kind == "scipy" else sp.asarray(dense, dims=dims, labels=labels)
+    A = sp.linalg.aslinearoperator(A) if kind == "operator" else A
+    second: Any = {"eigsh": 2, "lobpcg": rng.standard_normal((12, 2)), "minres": np.ones(12)}[name]
+    solve: Any = getattr(sp.linalg, name)
+    with pytest.raises(errors.InvalidValueError) as refused:
+        solve(A, second)
+    expression = re.search(r"pass (.*), or use sp\.linalg\.svds", str(refused.value))
+    assert expression is not None
+    part = eval(expression[1], {"A": A})
+    expected = dense.astype("complex128" if dtype == "complex64" else "float64")
+    np.testing.assert_allclose(sp.asarray(part).to_numpy(), (expected + expected.conj().T) / 2)
+    solve(part, second, **({"maxiter": 200} if name != "eigsh" else {}))
+
+
+@pytest.mark.parametrize("factorize", [sp.linalg.splu, sp.linalg.spilu])
+def test_factors_solve_tensors(factorize: Any) -> None:
+    dense = np.array([[4.0, 1, 0], [0, 3, 1], [1, 0, 5]])
+    A = sp.asarray(dense, dims=("p", "q"), labels={"p": list("abc"), "q": list("abc")})
+    b = sp.asarray([7.0, 5, 6], dims=("p",), labels={"p": list("cab")})
+    right = np.array([5.0, 6, 7])
+    factors = factorize(A)
+    for side in (b, b[::-1], b * 1, right, right.tolist(), right.astype(int)):
+        np.testing.assert_allclose(factors.solve(side), np.linalg.solve(dense, right))
+    for trans in ("T", "H"):
+        np.testing.assert_allclose(factors.solve(b, trans), np.linalg.solve(dense.T, right))
+    np.testing.assert_allclose(factorize(sp.asarray(dense)).solve(A), np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(factors.solve(scipy.sparse.csr_array(dense)), np.eye(3), atol=1e-12)
+    assert factors.shape == (3, 3)
+    assert factors.L.shape == (3, 3)
+    with pytest.raises(
+        errors.ShapeError, match=r"solve: rhs must have one value per row of A, 3 rows, got shape \(2,\)"
+    ):
+        factors.solve(sp.asarray([1.0, 2.0]))
+    with pytest.raises(errors.InvalidValueError, match=r"solve: .*trans"):
+        factors.solve(b, "X")
+    with pytest.raises(errors.InvalidValueError, match=r"solve: .*complex"):
+        factors.solve(right * 1j)
 
 
 def test_asymmetric_matrix_is_refused_with_sigma() -> None:

@@ -422,6 +422,8 @@ CASES: dict[str, Case | list[Case]] = {
     "sp.Tensor.value_counts": [method("value_counts"), lambda d: d.K.value_counts("all")],
     "sp.Tensor.hist": [method("hist"), lambda d: (d.A + d.B).hist([0.0, 1.0, 2.0], "all")],
     "sp.Tensor.trace": method("trace"),
+    "sp.Tensor.argsort": method("argsort"),
+    "sp.Tensor.searchsorted": lambda d: sp.sort(d.V).searchsorted([0.0, 0.5]),
     "sp.Tensor.nnz": lambda d: (d.A * d.B).nnz,
     "sp.Tensor.__matmul__": [
         lambda d: d.A @ d.x,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
-from sparrow.errors import InvalidValueError
+from sparrow.errors import IndexingError, InvalidValueError, ShapeError
 from sparrow.models.evaluation import (
     Popularity,
     beaten,
@@ -117,6 +118,31 @@ def test_metrics_by_hand() -> None:
     assert result["ndcg@2"] == pytest.approx((1 / (1 + second) + second + 0) / 3)
     best = 1 + second + 1 / 2
     assert result["ndcg@4"] == pytest.approx(((1 + 1 / math.log2(5)) / best + second + 0) / 3)
+
+
+@pytest.mark.parametrize("wrong", [2, -2, 2**63])
+def test_metrics_refuse_positions_outside(wrong: int) -> None:
+    truth = sp.asarray([[1.0, 0], [0, 1]])
+    with pytest.raises(IndexingError, match=rf"positions from 0 to 1, or -1 for none, got {wrong} at \[1, 0\]"):
+        metrics(np.asarray([[0], [wrong]], np.uint64 if wrong > 2 else np.int64), truth, recall=[1], ndcg=[1])
+    with pytest.raises(ShapeError, match="ids must have 2 rows"):
+        metrics(np.array([0, 1]), truth, recall=[1], ndcg=[1])
+    cutoffs: Any = [0.5]
+    with pytest.raises(InvalidValueError, match="must be integer cutoffs"):
+        metrics(np.array([[0], [1]]), truth, recall=cutoffs, ndcg=[1])
+
+
+def test_evaluate_refuses_positions_outside() -> None:
+    labels = {"d1": list("abcdefgh")}
+    held_out = hold_out(sp.asarray(np.ones((3, 8)), labels=labels))
+    turned = replace(held_out, truth=held_out.truth.sel(d1=list("hgfedcba")))
+
+    class Wrong:
+        def recommend(self, rows: Any, k: int, /) -> Any:
+            return np.full((3, k), 8), np.zeros((3, k), np.float32)
+
+    with pytest.raises(IndexingError, match=r"got 8 at .*the history of 8 items"):
+        evaluate(Wrong(), turned, recall=[1], ndcg=[1])
 
 
 def test_metrics_extremes() -> None:

@@ -715,7 +715,8 @@ ALONE: dict[str, str] = {
     for reason, names in {
         "arguments other than the first are numbers, dtypes, axes, names or settings": """
             blas.scal linalg.matrix_rank linalg.pca linalg.pinv linalg.spilu linalg.splu sp.asarray sp.export
-            sp.full_like sp.pad sp.result_type sp.Bundle.get sp.Tensor.argmax sp.Tensor.argmin sp.Tensor.astype
+            sp.all sp.any sp.full_like sp.pad sp.result_type sp.Bundle.get sp.Tensor.argmax sp.Tensor.argmin
+            sp.Tensor.argsort sp.Tensor.astype
             sp.Tensor.cumprod sp.Tensor.cumsum sp.Tensor.item sp.Tensor.refill sp.Tensor.set_labels
             sp.Tensor.spy evaluation.search evaluation.Model evaluation.Model.fit evaluation.Popularity.fit
             evaluation.Recommending ingest.columns models.ALS.fit models.ALS.set_params
@@ -745,7 +746,7 @@ ALONE: dict[str, str] = {
             np.shares_memory sp.Bundle
         """,
         "the other argument is a set of values or positions, or edges of bins, of any order": """
-            sp.isin sp.searchsorted sp.Tensor.sel np.isin np.intersect1d np.setdiff1d
+            sp.isin sp.searchsorted sp.Tensor.searchsorted sp.Tensor.sel np.isin np.intersect1d np.setdiff1d
             np.setxor1d np.union1d np.searchsorted np.digitize np.histogram evaluation.Popularity.similar
             models.ALS.similar
         """,

@@ -14,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.core.schema import as_integer
+from sparrow.core.schema import as_integer, as_integers
 from sparrow.errors import InvalidValueError, NumberRangeError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.elementwise import logical_not
 from sparrow.functions.generation import full, full_like
+from sparrow.functions.indexing import take
 from sparrow.functions.labels import align
 from sparrow.functions.manipulation import concat, diagonal, nonzero, reshape, split
 from sparrow.functions.products import outer_product
 from sparrow.functions.searching import where
 from sparrow.functions.sets import unique_counts
-from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, swapaxes
+from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, moveaxis, swapaxes
 from sparrow.plan import align_columns, normalize_axis
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
@@ -34,8 +35,8 @@ __all__ = [
     "Digitize", "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least",
     "average", "bincount", "block", "column_stack", "compress", "delete", "diag", "digitize", "dsplit", "dstack",
     "fliplr", "flipud", "histogram", "hsplit", "hstack", "interp", "isclose", "like", "nan_to_num",
-    "on_unique_values", "outer", "ptp", "rot90", "select", "unique", "vsplit",
-    "vstack",
+    "on_unique_values", "outer", "ptp", "rot90", "select", "sliding_window_view",
+    "unique", "vsplit", "vstack",
 ]  # fmt: skip
 
 
@@ -509,3 +510,26 @@ def _weigh_values(tensor: Tensor, weights: Any, function: str) -> tuple[NDArray[
     is_absent = tensor == fill if fill == fill else np.isnan(tensor)
     rest = np.sum(shares, where=is_absent) if isinstance(shares, Tensor) else as_tensor(shares).sum(where=is_absent)
     return np.append(stored.data, fill), np.append(own, np.asarray(rest, own.dtype))
+
+
+def sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Tensor:
+    """Return the windows that slide along axes, lazily; ``subok=`` is ignored."""
+    tensor = as_tensor(x)
+    sizes = as_integers(window_shape, "window_shape")
+    axes = range(tensor.ndim) if axis is None else [normalize_axis(at, tensor.ndim) for at in as_integers(axis, "axis")]
+    if writeable:
+        raise UnsupportedError("sliding_window_view(writeable=True) is not supported on sparse tensors: omit it")
+    if len(sizes) != len(axes):
+        raise InvalidValueError(f"sliding_window_view: expected {len(axes)} sizes of windows, got {len(sizes)}")
+    for at, size in zip(axes, sizes, strict=True):
+        length = tensor.shape[at]
+        if not 0 <= size <= length:
+            raise InvalidValueError(
+                f"sliding_window_view: the window of axis {at} must have from 0 to {length} elements, got {size}"
+            )
+        count = length - size + 1
+        memory.check(8 * count * size, f"a list of {count * size} positions", "take a part of the tensor")
+        tensor = moveaxis(take(tensor, np.add.outer(np.arange(count), np.arange(size)), at), at + 1, -1)
+    return tensor

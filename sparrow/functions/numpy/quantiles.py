@@ -201,7 +201,7 @@ def _between(low: Any, high: Any, share: Any) -> Any:
 def _sorted_lines(tensor: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
     """Return sorted lines, and the shape of the result with ``keepdims``."""
     if tensor.dtype.kind == "c":
-        raise UnsupportedError(f"quantiles require a real dtype, got {tensor.dtype}")
+        raise UnsupportedError(f"quantiles require a real dtype, got {tensor.dtype}: take A.real or abs(A)")
     given = range(tensor.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
     reduced = [normalize_axis(one, tensor.ndim, tensor.dims) for one in given]
     left = tensor.ndim - len(reduced)
