@@ -15,6 +15,7 @@ from sparrow.core.schema import check_array_ndim
 from sparrow.engines.choice import PersistedProduct, choose, given_engine
 from sparrow.engines.explain import Plan, PlanTree
 from sparrow.engines.fallback import lower_with_fallback
+from sparrow.engines.kept_results import start_from_kept
 from sparrow.engines.protocol import Engine, FoldRange, TaskEngine
 from sparrow.engines.registry import STREAM
 from sparrow.engines.repeats import RepeatedProducts
@@ -41,6 +42,22 @@ def _lower(engine: Engine, scans: Sequence[Scan]) -> Sequence[Scan]:
     return scans if engine is STREAM or type(engine) is PersistedProduct else lower_with_fallback(engine, scans)
 
 
+def _shorten(scans: Sequence[Scan], engine: str) -> Sequence[Scan]:
+    """Return scans that start from kept results.
+
+    Named engines and analyzed plans compute everything.
+    """
+    if engine != "auto" or is_tracing():
+        return scans
+    return start_from_kept(scans, lambda scan: _evaluate(scan, engine, own=False))
+
+
+def _shorten_node(node: Node, engine: str) -> Node:
+    """Return a node on scans that start from kept results; see :func:`_shorten`."""
+    scans = _shorten(node.scans, engine)
+    return node if scans is node.scans else node.with_inputs(scans)
+
+
 def evaluate(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
     """Return the elements of a scan, canonical in the order of its axes.
 
@@ -58,6 +75,11 @@ def evaluate(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
     InvalidValueError, UnsupportedError
         If there is no such engine.
     """
+    (scan,) = _shorten([scan], engine)
+    return _evaluate(scan, engine, own)
+
+
+def _evaluate(scan: Scan, engine: str, own: bool) -> Block:
     choice = choose(scan, engine)
     run = choice.engine
     if run is STREAM and not is_tracing():
@@ -75,6 +97,7 @@ def count_nnz(scan: Scan, engine: str = "auto") -> int:
     if scan.view.is_identity:
         known = count_elements(scan.relation) if node is None else node.known_nnz
     if known is None or engine != "auto":
+        (scan,) = _shorten([scan], engine)
         with trace(scan, run, choice.reason) as tracer:
             known = tracer.value(run.count_nnz(*_lower(run, tracer.scans)))
         if node is not None:
@@ -84,7 +107,7 @@ def count_nnz(scan: Scan, engine: str = "auto") -> int:
 
 def evaluate_element(source: Relation | Node, view: View, engine: str = "auto") -> Any:
     """Return the only element of a view without axes, as a NumPy scalar."""
-    scan = Scan(source, view, source.schema.with_view(view))
+    (scan,) = _shorten([Scan(source, view, source.schema.with_view(view))], engine)
     choice = choose(scan, engine)
     if choice.engine is not STREAM:
         block = evaluate(scan, engine)
@@ -95,6 +118,7 @@ def evaluate_element(source: Relation | Node, view: View, engine: str = "auto") 
 
 def iter_sorted_blocks(scan: Scan, engine: str = "auto") -> Iterator[Block]:
     """Yield the elements of a scan in canonical blocks, in the order of its axes."""
+    (scan,) = _shorten([scan], engine)
     choice = choose(scan, engine)
     run = choice.engine
     with trace(scan, run, choice.reason) as tracer:
@@ -119,6 +143,7 @@ def write_files(
     list of DataFile or None
         None if the engine has no tasks, or this process should write them.
     """
+    (scan,) = _shorten([scan], "auto")
     run = choose(scan).engine
     if not isinstance(run, TaskEngine) or not can_share(folder):
         return None
@@ -144,6 +169,7 @@ def fold_ranges(scan: Scan, function: FoldRange) -> Iterator[tuple[Any, ...]] | 
         None if the engine has no tasks, or this process should call the function. Arrays exist until the next ones are
         asked for.
     """
+    (scan,) = _shorten([scan], "auto")
     run = choose(scan).engine
     if not isinstance(run, TaskEngine):
         return None
@@ -171,6 +197,7 @@ def iter_blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block
     axes
         Axes whose coordinates are needed, all by default; those of others are undefined.
     """
+    (scan,) = _shorten([scan], "auto")
     with trace(scan, STREAM, choose(scan).reason if is_tracing() else "") as tracer:
         for block in STREAM.iter_unsorted(tracer.scans[0], axes):
             yield tracer.block(block)
@@ -203,6 +230,9 @@ def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[
 
 def reduce_all(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
     """Return reductions of one scan over all axes, computed in one pass."""
+    scans = _shorten(nodes[0].scans, engine)
+    if scans is not nodes[0].scans:
+        nodes = [node.with_inputs(scans) for node in nodes]
     choice = choose(nodes[0], engine)
     run = choice.engine
     if any(run.unsupported_reason(node) for node in nodes):
@@ -232,6 +262,7 @@ def evaluate_dense(node: Node, engine: str = "auto", repeats: RepeatedProducts |
         If there is no such engine, or none supports the node.
     """
     check_array_ndim(node.schema.ndim, "make a tensor of the array with sp.asarray")
+    node = _shorten_node(node, engine)
     products = distribute(node) if isinstance(node, Contraction) else None
     if isinstance(node, Contraction) and products is not None:
         return _evaluate_products(node, products, engine, repeats)
@@ -291,6 +322,7 @@ def evaluate_many(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
     """
     if len(scans) == 1 or given_engine(engine) not in (None, STREAM):
         return [evaluate(scan, engine) for scan in scans]
+    scans = _shorten(scans, engine)
     found = []
     with contextlib.ExitStack() as stack:
         tracers = [

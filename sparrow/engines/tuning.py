@@ -15,6 +15,10 @@ class EnginesTuning:
 
     persisted_share: int = memory_share(4, "Rows of matrices that are multiplied repeatedly, until they are evicted.")
     sorting_repeats: int = parameter(4, "ratio", "Products of persisted rows that repay sorting them by row.")
+    kept_depth: int = parameter(16, "nodes", "Depths at multiples of it have small results kept for later evaluations.")
+    kept_elements: int = parameter(1 << 16, "elements", "Results of this size are small.")
+    kept_ratio: int = parameter(4, "ratio", "Elements read per element of a larger result that is small beside them.")
+    kept_parts: int = memory_share(32, "Results in the middle of deep plans, until they are evicted.")
     device_min_products: int = parameter(
         1 << 27, "products", "Fewer take the processor a tenth of a second. Not measured."
     )
@@ -51,6 +55,7 @@ tuning = Tunable(
             "duckdb_query_ms": 0.0,
             "duckdb_load_ms": 0.0,
         },
+        "kept_results": {"kept_depth": 1},
         "device": {"device_min_products": 0, "device_products_per_element": 0},
         "operators_on_disk": {"persisted_share": 1 << 60},
     },

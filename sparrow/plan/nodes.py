@@ -55,9 +55,10 @@ class Node:
     costs several times as much: small calls ask it often.
     """
 
-    __slots__ = ("__weakref__", "_labels", "_nnz")
+    __slots__ = ("__weakref__", "_depth", "_labels", "_nnz")
 
     schema: Schema
+    _depth: int
     splits_into_slices: ClassVar[bool] = False
     """True if a slice along the leading axis is a node of the same kind on slices of the operands."""
 
@@ -100,6 +101,19 @@ class Node:
     def token(self) -> Hashable:
         """The node itself: equal tokens mean equal elements, as those of relations do."""
         return self
+
+    @property
+    def depth(self) -> int:
+        """Nodes on the longest path from this one to a relation, both ends included."""
+        waiting = [self] if getattr(self, "_depth", None) is None else []
+        while waiting:
+            node = waiting[-1]
+            below = [scan.source for scan in node.scans if isinstance(scan.source, Node)]
+            unknown = [each for each in below if getattr(each, "_depth", None) is None]
+            waiting += unknown
+            if not unknown:
+                object.__setattr__(waiting.pop(), "_depth", 1 + max((each._depth for each in below), default=0))
+        return self._depth
 
     @property
     def known_nnz(self) -> int | None:

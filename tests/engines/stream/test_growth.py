@@ -71,7 +71,12 @@ def test_loops_cost_in_proportion_to_their_steps(name: str, way: str) -> None:
     cache = {"cache_bytes": 1} if way == "nothing cached" else {}
     chunks = {"chunk_elements": 1 << 20 if way == "small" else 40}
     # Two threads may both read what neither has cached yet.
-    with sp.config(threads=1), tune("stream", **partitions, **cache), tune("relations", **chunks):
+    with (
+        sp.config(threads=1),
+        tune("engines", kept_depth=1 << 60),
+        tune("stream", **partitions, **cache),
+        tune("relations", **chunks),
+    ):
         few, more, many = (work(name, count, dense) for count in (4, 8, 12))
     for event, times in many.items():
         assert times - more[event] <= 2 * max(more[event] - few[event], 8), event
