@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +43,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("verb", ["ingest", "append"])
-@pytest.mark.parametrize("name", CASES)
+APPENDED = ("blanks", "colons", "numbers", "semicolons, no header", "json")
+
+
+@pytest.mark.parametrize(("verb", "name"), [*(("ingest", name) for name in CASES), *(("append", k) for k in APPENDED)])
 def test_named_options_read_the_table(
     cli: Any, tmp_path: Path, pipe_stdin: Any, verb: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,8 +55,6 @@ def test_named_options_read_the_table(
     Path("a.csv").write_text(text)
     words = shlex.split(options)
     if verb == "append":
-        if name == "names":
-            pytest.skip("append has no --ids")
         sp.asarray([[0] * 4] * 4, dims=("u", "i")).save("out")
         words = ["append", "out", "a.csv", *words]
     else:
@@ -68,6 +70,26 @@ def test_named_options_read_the_table(
         follow(cli, 1, *words)
     found = sp.open("out")
     assert found[0, 2] == 3 if name == "names" else found[1, 2] == 3
+
+
+@pytest.mark.parametrize("verb", ["ingest", "append"])
+@pytest.mark.parametrize("text", ['[{"u": 1, "i": 2, "v": 3}]\n', '{\n"u": 1,\n"i": 2, "v": 3}\n'])
+def test_json_of_standard_input_over_lines(
+    cli: Any, tmp_path: Path, pipe_stdin: Any, verb: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sp.asarray([[0] * 4] * 4, dims=("u", "i")).save("out")
+    words = ["append", "out", "-"] if verb == "append" else ["ingest", "columns", "-", "out", "--overwrite"]
+    words += ["--coords", "u,i", "--value", "v"]
+    pipe_stdin(text.encode())
+    refused = cli(*words)
+    way = re.search(r"(jq -c '[^']+')", refused.err)
+    assert (refused.code, "pass --format json" in refused.err, way is not None) == (1, True, True), refused.err
+    if way is None or shutil.which("jq") is None:
+        pytest.skip("needs jq")
+    pipe_stdin(subprocess.run(way[1], shell=True, input=text.encode(), capture_output=True, check=True).stdout)
+    assert cli(*words, "--format", "json").code == 0
+    assert sp.open("out")[1, 2] == 3
 
 
 def test_header_of_numbers_is_noted(cli: Any, tmp_path: Path) -> None:
