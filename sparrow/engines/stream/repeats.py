@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import NewAxis
 from sparrow.core.schema import Schema
-from sparrow.engines.sort_orders import count_rows_to_read, scan_order
+from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Scan
@@ -38,7 +38,9 @@ def fits_in_memory(scan: Scan) -> bool:
     view, parameters = scan.view, tuning()
     if not view.size or view.size // view.repeats >= 2**63:
         return False
-    return count_rows_to_read(scan) * parameters.element_bytes <= memory.limit() // parameters.lookup_parts
+    stats = scan.relation.stats(view.box(), scan_order(scan))
+    most = min(stats.rows, parameters.inside_margin * stats.inside)
+    return most * parameters.element_bytes <= memory.limit() // parameters.lookup_parts
 
 
 def split_repeats(scan: Scan) -> Scan:

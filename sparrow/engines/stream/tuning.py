@@ -48,6 +48,8 @@ class StreamTuning:
 
     # Element-wise maps
     lookup_parts: int = memory_share(8, "Broadcast operand that is looked up instead of repeated.")
+    repeated_parts: int = memory_share(8, "Elements of a broadcast operand that are repeated in the result.")
+    inside_margin: int = parameter(4, "ratio", "Elements of a chunk that may be in a box per element estimated.")
     lookup_ratio: int = parameter(
         4, "ratio", "Positions per element up to which a broadcast operand is looked up in an array of ranks."
     )
@@ -96,6 +98,7 @@ tuning = Tunable(
         "spilled_sort": {"sort_parts": 1 << 60, "spill_min_partitions": 0},
         "batched": {"min_batch_elements": 1, "batch_copies": float("inf")},
         "materialized": {"max_pipeline_depth": 1},
+        "lookup_in_ranges": {"lookup_parts": 1 << 60},
         "form_products": {"use_marginal_sums": False},
         "single_lane": {"sum_lanes": 1},
     },

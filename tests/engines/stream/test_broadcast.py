@@ -31,9 +31,10 @@ FLAGS = st.lists(st.booleans(), min_size=3, max_size=3)
 
 @contextlib.contextmanager
 def way_of(name: str) -> Iterator[None]:
-    """Evaluate small blocks, partitions, or without keeping broadcast operands."""
-    small = {} if name == "small" else {"partition_rows": 8, "min_partition_rows": 1}
-    aligned = {"lookup_parts": 1 << 60} if name == "aligned" else {}
+    """Evaluate in a way, by name."""
+    small = {} if name in ("small", "small ranges") else {"partition_rows": 8, "min_partition_rows": 1}
+    aligned = {"lookup_parts": 1 << 60} if name in ("aligned", "ranges", "small ranges") else {}
+    aligned |= {"repeated_parts": 1 << 60} if name == "aligned" else {}
     searched = {"lookup_ratio": 0} if name == "partitioned" else {}
     with tune("stream", **small, **aligned, **searched):
         yield
@@ -52,7 +53,7 @@ def cells(shape: tuple[int, ...], seed: int, dtype: Any, odd: bool) -> NDArray[A
     function=st.integers(0, len(FUNCTIONS) - 1), axes=FLAGS, others=FLAGS,
     dtypes=st.tuples(*[st.sampled_from(["f8", "i4", "f4"])] * 2),
     odd=st.booleans(), turned=st.booleans(), seed=st.integers(0, 99),
-    way=st.sampled_from(["small", "partitioned", "aligned"]), fill=st.sampled_from([0, 0, 2]),
+    way=st.sampled_from(["small", "partitioned", "aligned", "ranges", "small ranges"]), fill=st.sampled_from([0, 0, 2]),
 )  # fmt: skip
 def test_broadcast_functions_equal_numpy(
     function: int, axes: list[bool], others: list[bool], dtypes: tuple[str, str], odd: bool, turned: bool, seed: int,
@@ -109,6 +110,44 @@ def test_a_broadcast_operand_is_read_once(name: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(BESIDE[name](A).to_numpy(), quotient(BESIDE[name], dense[:n]))
     assert max(counts) < 4
     assert counts[1] <= counts[0] + 0.2
+
+
+LARGE: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "a column": lambda A, v, w: A * v[:, None],
+    "a row": lambda A, v, w: A * w,
+    "a quotient": lambda A, v, w: A / (v[:, None] + 1),
+    "a quotient by a row": lambda A, v, w: A / (w + 1),
+    "both": lambda A, v, w: A * v[:, None] * w,
+    "its sums": lambda A, v, w: A / A.sum(axis=1, keepdims=True),
+    "its sums of columns": lambda A, v, w: A / A.sum(axis=0),
+    "sums that may be 0": lambda A, v, w: A / np.maximum(A.sum(axis=1, keepdims=True), 1),
+    "normalized on both sides": lambda A, v, w: (
+        A / np.maximum(A.sum(axis=1), 1)[:, None] / np.maximum(A.sum(axis=0), 1)
+    ),
+    "where it is": lambda A, v, w: np.where(A > 0, A - w, 0),
+    "centred where it is": lambda A, v, w: (A - A.mean(axis=0)) * (A > 0),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("stored", [False, True])
+def test_operands_beyond_memory_are_read_in_ranges(name: str, stored: bool, tmp_path: Path) -> None:
+    """Neither the operands nor their broadcasts fit in memory."""
+    n = 1500
+    dense = np.zeros((n, n))
+    dense[np.random.default_rng(0).integers(0, n, 3000), np.random.default_rng(1).integers(0, n, 3000)] = 2
+    v, w = np.arange(1.0, n + 1), np.linspace(1, 2, n)
+    A: Any = sp.Tensor(stored_relation(tmp_path / "A", dense)) if stored else sp.asarray(dense)
+    limits = {"lookup_parts": 1 << 60, "partition_rows": 400, "min_partition_rows": 1, "max_repeated_elements": 1}
+    with (
+        tune("stream", **limits),
+        sp.config(memory_limit="1GB", threads=1),
+        observe("stream.evaluate", "stream.read") as seen,
+    ):
+        found = LARGE[name](A, sp.asarray(v), sp.asarray(w)).compute()
+    assert found.nnz <= 3000
+    assert len(seen) < 400
+    np.testing.assert_allclose(found.to_numpy(), quotient(lambda a: LARGE[name](a, v, w), dense))
 
 
 def quotient(call: Callable[[Any], Any], dense: NDArray[Any]) -> Any:

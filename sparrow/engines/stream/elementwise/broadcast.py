@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +14,16 @@ from sparrow.core.indexing import NewAxis, View
 from sparrow.core.schema import Schema, is_fill
 from sparrow.engines.sort_orders import count_rows_to_read
 from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.capabilities import Cursor
+from sparrow.engines.stream.cursors import open_cursors
 from sparrow.engines.stream.elementwise.fusion import FusedKernel
+from sparrow.engines.stream.materialize import materialize
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.engines.stream.repeats import kept_axes, repeat_block, without_repeats
 from sparrow.engines.stream.tuning import tuning
 from sparrow.errors import PerformanceWarning
-from sparrow.kernels.coo import Block, flat_positions
+from sparrow.kernels.coo import Block, concat_blocks, filter_block, flat_positions
 from sparrow.kernels.elementwise import align
 from sparrow.plan import GroupQuotient, Map, Scan, function_name
 from sparrow.relations.memory import MemoryRelation
@@ -28,6 +34,7 @@ from sparrow.runtime.progress import format_quantity
 
 __all__ = [
     "BroadcastTable",
+    "BroadcastTables",
     "check_repeated",
     "check_repeats",
     "find_lookups",
@@ -79,25 +86,44 @@ class BroadcastTable:
         Inputs of the kernel.
     numbers
         The inputs in the table.
+    blocks
+        Elements of these inputs, by default all.
+    rows
+        Range of the leading axis that the blocks hold, by default all. If given, the inputs are repeated along other
+        axes.
+    remainder
+        What is known of the remainder.
     """
 
-    def __init__(self, kernel: FusedKernel, scans: Sequence[Scan], numbers: Sequence[int]) -> None:
+    def __init__(
+        self,
+        kernel: FusedKernel,
+        scans: Sequence[Scan],
+        numbers: Sequence[int],
+        blocks: Sequence[Block] | None = None,
+        rows: tuple[int, int] | None = None,
+        remainder: Block | None = None,
+    ) -> None:
         schema = kernel.node.schema
         self.numbers, self._schema = tuple(numbers), schema
         self._kept = kept_axes(scans[numbers[0]])
-        self._shape = tuple(schema.shape[k] for k in self._kept)
+        self._start, stop = rows or (0, schema.shape[0])
+        heights = (stop - self._start, *schema.shape[1:])
+        self._shape = tuple(heights[k] for k in self._kept)
         self._size = math.prod(self._shape)
-        blocks = [scan_reader.read_block(without_repeats(scans[number]), own=False) for number in numbers]
+        if blocks is None:
+            blocks = [scan_reader.read_block(without_repeats(scans[number]), own=False) for number in numbers]
         self._fills = [scans[number].schema.fill_value for number in numbers]
         self._is_needed = any(kernel.required[number] for number in numbers)
         needs = [kernel.required[number] for number in numbers]
-        self._coords, self._columns = align(blocks, self._fills, self._shape, needs)
-        self._keys = flat_positions(self._coords, self._shape, len(self._columns[0]))
+        shape = [schema.shape[k] for k in self._kept]
+        self._coords, self._columns = align(blocks, self._fills, shape, needs)
+        self._keys = self._positions(self._coords, len(self._columns[0]))
         self._ranks: NDArray[np.int32] | None = None
         if len(self._keys) < self._size <= tuning().lookup_ratio * max(len(self._keys), tuning().min_lookup_positions):
             self._ranks = np.full(self._size, -1, np.int32)
             self._ranks[self._keys] = np.arange(len(self._keys), dtype=np.int32)
-        self.remainder = self._find_remainder(kernel, scans)
+        self.remainder = self._find_remainder(kernel, scans) if remainder is None else remainder
         """Elements to repeat, with their values in the result if all inputs are in the table."""
         emit("stream.broadcast", kept=len(self._keys), repeated=self.remainder.count)
 
@@ -115,14 +141,18 @@ class BroadcastTable:
             values = kernel((), columns)
         return Block(self._coords, values).take(~is_fill(values, self._schema.fill_value))
 
-    @property
-    def repeats(self) -> int:
-        """Number of times that each element is repeated."""
-        return self._schema.size // self._size
+    def _positions(self, coords: Sequence[NDArray[Any]], count: int) -> NDArray[Any]:
+        """Return the positions of n coordinates along the axes that are kept."""
+        if self._start:
+            first = coords[0]
+            coords = [first - first.dtype.type(self._start), *coords[1:]]
+        return flat_positions(coords, self._shape, count)
 
     def remainder_scan(self) -> Scan:
         """Return the scan of all that is repeated."""
-        schema = Schema(self._shape, (), self._schema.dtype, self._schema.fill_value)
+        schema = Schema(
+            tuple(self._schema.shape[k] for k in self._kept), (), self._schema.dtype, self._schema.fill_value
+        )
         return _broadcast(MemoryRelation(schema, self.remainder), self._kept, self._schema.shape)
 
     def find(self, coords: Sequence[NDArray[Any]], count: int) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
@@ -130,7 +160,7 @@ class BroadcastTable:
 
         None if all are.
         """
-        wanted = flat_positions([coords[k] for k in self._kept], self._shape, count)
+        wanted = self._positions([coords[k] for k in self._kept], count)
         if len(self._keys) == self._size:
             return wanted, None
         if self._ranks is not None:
@@ -177,10 +207,102 @@ class BroadcastTable:
         for column, fill in zip(self._columns, self._fills, strict=True):
             core = np.full(self._size, fill, column.dtype)
             core[self._keys] = column
-            core = core.reshape([n if k in self._kept else 1 for k, n in enumerate(self._schema.shape)])
-            core = core[start:stop] if self._kept[:1] == (0,) else core
+            sizes = iter(self._shape)
+            core = core.reshape([next(sizes) if k in self._kept else 1 for k in range(self._schema.ndim)])
+            core = core[start - self._start : stop - self._start] if self._kept[:1] == (0,) else core
             out.append(np.broadcast_to(core, shape).reshape(-1))
         return out
+
+
+class BroadcastTables:
+    """Inputs that broadcasting repeats, in a table for each range of rows.
+
+    They do not fit in memory. Those that are repeated along other axes than the leading one are read range by range. Of
+    those that are repeated along the leading axis, the elements that a range needs are kept. Results of operators are
+    computed once.
+
+    Parameters
+    ----------
+    kernel
+        Element-wise functions.
+    scans
+        Inputs of the kernel.
+    numbers
+        The inputs in the tables, all repeated along the same axes.
+    """
+
+    def __init__(self, kernel: FusedKernel, scans: Sequence[Scan], numbers: Sequence[int]) -> None:
+        self._kernel, self._scans, self._numbers = kernel, scans, numbers
+        self._kept = kept_axes(scans[numbers[0]])
+        self._shape = tuple(kernel.node.schema.shape[k] for k in self._kept)
+        self._cores = [_keep_computed(without_repeats(scans[number])) for number in numbers]
+        self._is_by_rows = self._kept[:1] == (0,)
+        remainder = self._find_remainder()
+        self.all_but_values: BroadcastTable | None = None
+        """Table without elements that has the remainder; None if that does not fit in memory."""
+        if remainder is not None:
+            nothing = [concat_blocks([], len(self._kept), core.schema.dtype) for core in self._cores]
+            self.all_but_values = BroadcastTable(kernel, scans, numbers, nothing, remainder=remainder)
+
+    def _find_remainder(self) -> Block | None:
+        """Return the elements to repeat, None if they do not fit in memory."""
+        kernel = self._kernel
+        dtype, ndim = kernel.node.schema.dtype, len(self._kept)
+        found: list[Block] = []
+        others = [k for k in range(len(self._scans)) if k not in self._numbers]
+        if not any(kernel.required[k] for k in others):
+            size = self._shape[0]
+            budget = memory.limit() // tuning().repeated_parts
+            for start, stop in itertools.pairwise(partition_bounds(self._cores, size)):
+                blocks = [cursor.read(start, stop) for cursor in open_cursors(self._cores, start, stop)]
+                found.append(BroadcastTable(kernel, self._scans, self._numbers, blocks).remainder)
+                budget -= found[-1].count * tuning().element_bytes
+                if budget < 0:
+                    return None
+        return concat_blocks(found, ndim, dtype)
+
+    def open(self, start: int, stop: int) -> Sequence[Cursor]:
+        """Open cursors over the inputs in rows [start, stop) of the result."""
+        return open_cursors(self._cores, start, stop) if self._is_by_rows else ()
+
+    def read(self, cursors: Sequence[Cursor], walked: Sequence[Block], start: int, stop: int) -> BroadcastTable:
+        """Return the table for rows [start, stop).
+
+        Parameters
+        ----------
+        cursors
+            What :meth:`open` returned.
+        walked
+            Elements of the other inputs in these rows.
+        """
+        assert self.all_but_values is not None
+        remainder = self.all_but_values.remainder
+        if self._is_by_rows:
+            blocks = [cursor.read(start, stop) for cursor in cursors]
+            rows = (start, stop)
+        else:
+            needed = [remainder.coords, *([block.coords[k] for k in self._kept] for block in walked)]
+            keys = [flat_positions(coords, self._shape, len(coords[0])) for coords in needed]
+            blocks = [_select(core, np.unique(np.concatenate(keys)), self._shape) for core in self._cores]
+            rows = None
+        return BroadcastTable(self._kernel, self._scans, self._numbers, blocks, rows, remainder)
+
+
+def _keep_computed(scan: Scan) -> Scan:
+    """Return a scan of a result that is computed once."""
+    if not isinstance(scan.relation, PhysicalOperator) or not scan.view.is_identity:
+        return scan
+    return Scan(materialize(scan.relation), scan.view, scan.schema)
+
+
+def _select(scan: Scan, keys: NDArray[Any], shape: Sequence[int]) -> Block:
+    """Return the elements at ascending positions, in canonical order."""
+    found = []
+    for block in scan_reader.iter_sorted_blocks(scan):
+        own = flat_positions(block.coords, shape, block.count)
+        at = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
+        found.append(filter_block(block, keys[at] == own) if len(keys) else block.take(slice(0)))
+    return concat_blocks(found, len(shape), scan.schema.dtype)
 
 
 def find_outer_split(scans: Sequence[Scan]) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ absent, and values equal to the fill become the fill, -0.0 included.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,7 +188,10 @@ def fuse_maps(steps: Sequence[Node], roots: Sequence[Scan]) -> dict[Map, list[Ma
             for scan in step.scans
         ))  # fmt: skip
         fuses[step] = {
-            one for one in inner if _count_merged(several) <= tuning().max_fused_scans or len(bottom[one]) == 1
+            one
+            for one in inner
+            if (_count_merged(several) <= tuning().max_fused_scans or len(bottom[one]) == 1)
+            and (len(_repeated_axes(several)) <= 1 or not _repeated_axes(bottom[one]))  # one set can be looked up
         }
         bottom[step] = frozenset().union(*(
             bottom[scan.source] if isinstance(scan.source, Map) and scan.source in fuses[step] else {_identity(scan)}
@@ -207,20 +210,20 @@ def fuse_maps(steps: Sequence[Node], roots: Sequence[Scan]) -> dict[Map, list[Ma
     return programs
 
 
-def _count_merged(scans: Iterable[tuple[Hashable, View]]) -> int:
+def _count_merged(scans: Collection[tuple[Hashable, View]]) -> int:
     """Return the number of scans to merge; repeated ones are looked up together."""
-    views = [view for _, view in scans]
-    repeated = {tuple(isinstance(axis, NewAxis) for axis in view.axes) for view in views if view.repeats > 1}
-    return sum(view.repeats <= 1 for view in views) + len(repeated)
+    return sum(view.repeats <= 1 for _, view in scans) + len(_repeated_axes(scans))
+
+
+def _repeated_axes(scans: Collection[tuple[Hashable, View]]) -> set[tuple[bool, ...]]:
+    """Return the sets of axes along which scans are repeated, as flags."""
+    return {tuple(isinstance(axis, NewAxis) for axis in view.axes) for _, view in scans if view.repeats > 1}
 
 
 def _is_fusible(scan: Scan) -> bool:
     """Return whether a scan is an element-wise function fusible into its reader."""
     step = scan.source
-    return (
-        isinstance(step, Map) and scan.view.is_identity and not step.is_dense
-        and all(below.view.repeats <= 1 for below in step.scans)
-    )  # fmt: skip
+    return isinstance(step, Map) and scan.view.is_identity and not step.is_dense
 
 
 def _identity(scan: Scan) -> tuple[Hashable, View]:

@@ -19,6 +19,7 @@ from sparrow.engines.stream.capabilities import Cursor, SumPushdown
 from sparrow.engines.stream.cursors import open_cursor, open_cursors
 from sparrow.engines.stream.elementwise.broadcast import (
     BroadcastTable,
+    BroadcastTables,
     check_repeated,
     check_repeats,
     find_lookups,
@@ -208,7 +209,8 @@ class MapPerChunk(MapAligned):
 class MapBroadcast(MapAligned):
     """Element-wise function of broadcast inputs that are looked up.
 
-    They are kept in memory; see :class:`~sparrow.engines.stream.elementwise.broadcast.BroadcastTable`.
+    They are kept in memory, or read in ranges if they do not fit; see
+    :class:`~sparrow.engines.stream.elementwise.broadcast.BroadcastTable`.
 
     Parameters
     ----------
@@ -227,6 +229,7 @@ class MapBroadcast(MapAligned):
         self._looked_up = looked_up
         self._fits: bool | None = None
         self.table = Once(partial(BroadcastTable, kernel, scans, looked_up))
+        self._tables = Once(partial(BroadcastTables, kernel, scans, looked_up))
         self._walked_scans = Once(partial(_keep_repeated, [scans[k] for k in self.walked]))
 
     @property
@@ -252,7 +255,7 @@ class MapBroadcast(MapAligned):
 
     def strategy(self) -> str | None:
         """Return "lookup" if the broadcast inputs fit in memory."""
-        return "lookup" if self.fits else None
+        return "lookup" if self.fits else "lookup_in_ranges"
 
     def partitions(self) -> list[int]:
         """Return the bounds of partitions. Reads the broadcast inputs.
@@ -262,9 +265,9 @@ class MapBroadcast(MapAligned):
         TooLargeError
             If broadcasting would produce more elements than the memory limit and tuning permit.
         """
-        if not self.fits:
+        table = self._whole_table()
+        if table is None:
             return super().partitions()
-        table = self.table()
         scans = self._walked_scans()
         if table.remainder.count:
             scans = [*scans, table.remainder_scan()]
@@ -277,13 +280,23 @@ class MapBroadcast(MapAligned):
 
     def open(self, start: int, stop: int) -> Cursor:
         """Open a cursor over the inputs that are read element by element."""
-        if not self.fits:
+        if self._whole_table() is None:
             return super().open(start, stop)
-        return _LookupCursor(self, open_cursors(self._walked_scans(), start, stop))
+        tables = None if self.fits else self._tables()
+        own = () if tables is None else tables.open(start, stop)
+        return _LookupCursor(self, open_cursors(self._walked_scans(), start, stop), tables, own)
 
-    def evaluate_at(self, coords: tuple[NDArray[Any], ...], walked: Sequence[NDArray[Any]], count: int) -> NDArray[Any]:
+    def _whole_table(self) -> BroadcastTable | None:
+        """Return the table of all rows, without its values if they do not fit in memory.
+
+        None if the elements to repeat do not fit either.
+        """
+        return self.table() if self.fits else self._tables().all_but_values
+
+    def evaluate_at(
+        self, table: BroadcastTable, coords: tuple[NDArray[Any], ...], walked: Sequence[NDArray[Any]], count: int
+    ) -> NDArray[Any]:
         """Return the function at n coordinates, given the inputs not looked up."""
-        table = self.table()
         at, found = table.find(coords, count)
         values = self._call(coords, walked, table.values(at, found))
         if found is not None and table.is_needed:
@@ -297,9 +310,8 @@ class MapBroadcast(MapAligned):
         columns = dict(zip((*self.walked, *self._looked_up), (*walked, *looked_up), strict=True))
         return self.kernel(coords, [columns[k] for k in range(len(columns))])
 
-    def look_up(self, block: Block) -> Block:
+    def look_up(self, table: BroadcastTable, block: Block) -> Block:
         """Return the output at the elements of the only other input."""
-        table = self.table()
         at, found = table.find(block.coords, block.count)
         if found is not None and table.is_needed:
             block, at, found = filter_block(block, found), at[found], None
@@ -311,13 +323,16 @@ class MapBroadcast(MapAligned):
             self.schema.fill_value,
         )
 
-    def merge(self, blocks: Sequence[Block], start: int, stop: int) -> Block:
+    def merge(self, table: BroadcastTable, blocks: Sequence[Block], start: int, stop: int) -> Block:
         """Return rows [start, stop) of the output, given the other inputs."""
-        repeated = self.table().repeat(start, stop)
+        repeated = table.repeat(start, stop)
         schema, required = self.schema, self.kernel.required
         if not blocks and self.kernel.is_dense:
             return apply(
-                lambda coords, _: self.evaluate_at(coords, [], repeated.count), repeated.coords, [], schema.fill_value
+                lambda coords, _: self.evaluate_at(table, coords, [], repeated.count),
+                repeated.coords,
+                [],
+                schema.fill_value,
             )
         if not blocks:
             return repeated
@@ -326,11 +341,11 @@ class MapBroadcast(MapAligned):
         needs = [*(required[k] for k in self.walked), False]
         with_flags = [*blocks, flags] if repeated.count else [*blocks]
         return combine(
-            lambda coords, columns: self.evaluate_at(coords, columns[: len(blocks)], len(columns[0])), with_flags,
-            fills[: len(with_flags)], schema.shape, needs[: len(with_flags)], schema.fill_value,
+            lambda coords, columns: self.evaluate_at(table, coords, columns[: len(blocks)], len(columns[0])),
+            with_flags, fills[: len(with_flags)], schema.shape, needs[: len(with_flags)], schema.fill_value,
         )  # fmt: skip
 
-    def evaluate_everywhere(self, blocks: Sequence[Block], start: int, stop: int) -> Block:
+    def evaluate_everywhere(self, table: BroadcastTable, blocks: Sequence[Block], start: int, stop: int) -> Block:
         """Return the output in rows [start, stop), evaluated at all positions."""
         schema = self.schema
         shape = (stop - start, *schema.shape[1:])
@@ -347,7 +362,7 @@ class MapBroadcast(MapAligned):
         grid = np.meshgrid(*(np.arange(low, low + n, dtype=kind) for n, low, kind in sizes), indexing="ij", copy=False)
         coords = tuple(column.reshape(-1) for column in grid)
         with np.errstate(all="ignore"):
-            values = self._call(coords, columns, self.table().spread(start, stop))
+            values = self._call(coords, columns, table.spread(start, stop))
         absent = is_fill(values, schema.fill_value)
         block = Block(coords, values)
         return filter_block(block, ~absent) if absent.any() else block
@@ -359,20 +374,23 @@ def _keep_repeated(scans: Sequence[Scan]) -> list[Scan]:
 
 
 class _LookupCursor:
-    __slots__ = ("_cursors", "_operator")
+    __slots__ = ("_cursors", "_operator", "_own", "_tables")
 
-    def __init__(self, operator: MapBroadcast, cursors: Sequence[Cursor]) -> None:
-        self._operator, self._cursors = operator, cursors
+    def __init__(
+        self, operator: MapBroadcast, cursors: Sequence[Cursor], tables: BroadcastTables | None, own: Sequence[Cursor]
+    ) -> None:
+        self._operator, self._cursors, self._tables, self._own = operator, cursors, tables, own
 
     def read(self, start: int, stop: int) -> Block:
         """Return the elements of rows [start, stop)."""
-        operator, table = self._operator, self._operator.table()
+        operator, tables = self._operator, self._tables
         blocks = [cursor.read(start, stop) for cursor in self._cursors]
+        table = operator.table() if tables is None else tables.read(self._own, blocks, start, stop)
         if table.is_dense(start, stop):
-            return operator.evaluate_everywhere(blocks, start, stop)
+            return operator.evaluate_everywhere(table, blocks, start, stop)
         if len(blocks) == 1 and not table.remainder.count:
-            return operator.look_up(blocks[0])
-        return operator.merge(blocks, start, stop)
+            return operator.look_up(table, blocks[0])
+        return operator.merge(table, blocks, start, stop)
 
 
 # -- outer products ------------------------------------------------------------------------------------
