@@ -1,8 +1,8 @@
 """Public calls that lead wrong indices to every kernel that takes some.
 
-Run in a process of its own, with bounds checks: ``python -m tests.kernels.index_arrays SCENARIO SEED CASES FOLDER``
-prints the compiled functions that were called. Every call with sound indices is right; every other one is right, or
-raises an error of sparrow.
+Run in a process of its own, which a wrong index may end: ``python -m tests.kernels.index_arrays SCENARIO SEED CASES
+FOLDER`` prints the compiled functions that were called. Every call with sound indices is right; every other one is
+right, or raises an error of sparrow.
 """
 
 from __future__ import annotations

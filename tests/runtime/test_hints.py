@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,21 +46,33 @@ def ratings() -> sp.Tensor:
     )
 
 
+FRAME = pl.DataFrame({"user": ["ann", "bob"], "film": ["f", "g"], "stars": [1.0, 2.0]})
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files that hints read."""
+    folder = tmp_path_factory.mktemp("hints")
+    matrix = scipy.sparse.csr_array(ratings().to_numpy())
+    FRAME.write_csv(folder / "r.csv")
+    FRAME.write_parquet(folder / "r.parquet")
+    (folder / "r.txt").write_text("0 1\n1 2\n")
+    (folder / "r.libsvm").write_text("1 1:2\n-1 2:3\n")
+    sp.export(sp.asarray(matrix), folder / "r.mtx")
+    scipy.sparse.save_npz(folder / "r.npz", matrix)
+    ratings().save(folder / "r.sparrow")
+    als().save(folder / "m.model")
+    return folder
+
+
 @pytest.fixture
-def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def names(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the names that hints use, in a folder with the files that they read."""
-    monkeypatch.chdir(tmp_path)
-    dense = ratings().to_numpy()
-    df = pl.DataFrame({"user": ["ann", "bob"], "film": ["f", "g"], "stars": [1.0, 2.0]})
-    df.write_csv("r.csv")
-    df.write_parquet("r.parquet")
+    folder = tmp_path / "run"
+    shutil.copytree(files, folder)
+    monkeypatch.chdir(folder)
+    dense, df, A = ratings().to_numpy(), FRAME, sp.open("r.sparrow")
     matrix = scipy.sparse.csr_array(dense)
-    Path("r.txt").write_text("0 1\n1 2\n")
-    Path("r.libsvm").write_text("1 1:2\n-1 2:3\n")
-    sp.export(sp.asarray(matrix), "r.mtx")
-    scipy.sparse.save_npz("r.npz", matrix)
-    A = ratings().save("r.sparrow")
-    als().save("m.model")
     return {
         "sp": sp, "np": np, "df": df, "A": A, "B": ratings(), "M": matrix,
         "G": sp.asarray(dense + dense.T + 5 * np.eye(4)),
