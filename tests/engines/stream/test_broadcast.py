@@ -150,6 +150,17 @@ def test_operands_beyond_memory_are_read_in_ranges(name: str, stored: bool, tmp_
     np.testing.assert_allclose(found.to_numpy(), quotient(lambda a: LARGE[name](a, v, w), dense))
 
 
+@pytest.mark.parametrize("limits", [{}, {"lookup_parts": 1 << 60}])
+def test_outer_products_beyond_memory_are_refused(limits: dict[str, int]) -> None:
+    n = 100_000
+    A = sp.random((n, n), nnz=5000, seed=0)
+    rows, columns = sp.asarray(np.ones(n)), sp.asarray(np.ones(n))
+    with sp.config(memory_limit="1GB"), tune("stream", **limits):
+        with pytest.raises(TooLargeError, match="divide by its factors one after the other"):
+            (A / (rows[:, None] * columns + 1)).compute()
+        assert (A / rows[:, None] / columns).nnz == A.nnz
+
+
 def quotient(call: Callable[[Any], Any], dense: NDArray[Any]) -> Any:
     """Return the result of NumPy, with 0 where it divides 0 by 0."""
     with np.errstate(all="ignore"):

@@ -45,6 +45,7 @@ __all__ = [
 
 _NAN_AT_FILL = (np.true_divide, np.floor_divide, np.remainder, np.fmod)
 """Functions that make NaN of two zeros, so that absent elements become stored ones."""
+_OUTER_WAY = "take a part of it, or multiply or divide by its factors one after the other"
 _WAY = "take a part of it, or only multiply by it: products, svds and pca take the terms of a sum one by one"
 
 
@@ -366,7 +367,7 @@ def check_repeated(node: Map, count: int, what: str, warns: bool = True) -> None
     what
         Description for the error.
     warns
-        Whether many elements are likely to be a surprise.
+        Whether many elements are likely to be a surprise; those of an outer product are not.
 
     Raises
     ------
@@ -382,7 +383,7 @@ def check_repeated(node: Map, count: int, what: str, warns: bool = True) -> None
     message += f"{format_quantity(count, 'elements')},"
     ones = ", give a divisor 1 instead of 0 (np.where(d == 0, 1, d))" if function in _NAN_AT_FILL else ""
     if count > limits.max_repeated_elements and nbytes > memory.limit():
-        raise memory.too_large(message, nbytes, f"{_WAY}{ones}")
+        raise memory.too_large(message, nbytes, f"{_WAY if warns else _OUTER_WAY}{ones}")
     if not warns:
         return
     warn_caller(

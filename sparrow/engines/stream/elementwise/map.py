@@ -447,6 +447,8 @@ class MapOuter(MapBroadcast):
             If there are more pairs than the memory limit and tuning permit.
         """
         if not self._is_outer:
+            if not self.fits:
+                check_repeats(self.kernel.node, self.children, self.kernel.required)
             return super().partitions()
         rows, count = self._leading(), self._other_block().count
         check_repeated(self.kernel.node, count_rows_to_read(rows) * count, "an outer product", warns=False)
