@@ -7,6 +7,8 @@ the array, the position and the values; readers of files turn them into ``Ingest
 
 from __future__ import annotations
 
+import copy
+import operator
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -16,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import IndexingError, InvalidValueError, ShapeError, UnsupportedError
+from sparrow.runtime.validation import check_unmasked
 
 __all__ = [
     "as_canonical",
@@ -40,10 +43,11 @@ def as_index(name: str, indices: Any) -> NDArray[Any]:
     ShapeError
         If it is not 1-D.
     UnsupportedError
-        If it does not hold integers.
+        If it does not hold integers, or has masked elements.
     InvalidValueError
         If an unsigned integer is 2^63 or more.
     """
+    check_unmasked(indices, name)
     try:
         array = np.asarray(indices)
     except ValueError:
@@ -255,10 +259,18 @@ def check_arrow(data: Any, name: str) -> Any:
     return data
 
 
-def check_scipy_array(array: Any) -> None:
-    """Raise unless the arrays of a sparse array of SciPy fit its shape.
+_ARRAYS = {
+    "csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "bsr": ("data", "indices", "indptr"),
+    "coo": ("data", "coords"), "dia": ("data", "offsets"), "lil": ("dtype",), "dok": ("dtype",),
+}  # fmt: skip
+"""Attributes of sparse arrays of SciPy that have a byte order, by format."""
 
-    Sparse arrays are mutable, and SciPy checks neither the order of pointers nor indices when it converts one.
+
+def check_scipy_array(array: Any) -> Any:
+    """Return a sparse array of SciPy in native byte order, after checking it.
+
+    Sparse arrays are mutable, and SciPy checks neither the order of pointers nor indices when it converts one. Its
+    conversions fail on the other byte order.
 
     Raises
     ------
@@ -305,3 +317,22 @@ def check_scipy_array(array: Any) -> None:
         keys = list(array.keys()) if len(shape) > 1 else [(key,) for key in array]
         columns = [as_index(f"keys[{dim}]", list(column)) for dim, column in enumerate(zip(*keys, strict=True))]
         check_coordinates(columns or [np.zeros(0, np.int64)] * len(shape), shape, len(keys))
+    given = {name: getattr(array, name) for name in _ARRAYS.get(str(layout), ())}
+    native = {name: _as_native(value) for name, value in given.items()}
+    if all(native[name] is value for name, value in given.items()):
+        return array
+    result = copy.copy(array)
+    for name, value in native.items():
+        setattr(result, name, value)
+    return result
+
+
+def _as_native(value: Any) -> Any:
+    """Return a dtype, an array or a tuple of arrays in native byte order."""
+    if isinstance(value, tuple):
+        arrays = tuple(map(_as_native, value))
+        return value if all(map(operator.is_, arrays, value)) else arrays
+    if isinstance(value, np.dtype):
+        return value if value.isnative else value.newbyteorder("=")
+    array = np.asarray(value)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

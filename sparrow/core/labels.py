@@ -26,6 +26,7 @@ from sparrow.core.tuning import tuning
 from sparrow.errors import LabelError
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
+from sparrow.runtime.validation import check_unmasked
 
 __all__ = [
     "check_found_once", "describe_mismatch", "find_duplicate_label", "find_labels", "first_positions", "label_position",
@@ -59,6 +60,7 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
     """
     if labels is None:
         raise _no_labels(dim)
+    check_unmasked(wanted, "labels")
     unordered = isinstance(wanted, AbstractSet)
     values: Any = wanted if isinstance(wanted, Sized) and not unordered else list(wanted)
     found = find_labels(labels, values)

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparrow.core.indexing import View
 from sparrow.core.storage_types import COMPRESSED, infer_view
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.runtime.validation import check_unmasked
 
 __all__ = [
     "DTYPES",
@@ -92,7 +93,10 @@ def check_array(value: Any, name: str) -> NDArray[Any]:
     ------
     InvalidValueError
         If NumPy cannot convert it, as a ragged list.
+    UnsupportedError
+        If it has masked elements.
     """
+    check_unmasked(value, name)
     try:
         return np.asarray(value)
     except ValueError as error:

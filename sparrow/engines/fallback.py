@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sparrow.core.indexing import View
@@ -17,7 +18,8 @@ __all__ = ["lower_with_fallback", "optimize_for", "unsupported_nodes"]
 def lower_with_fallback(engine: Engine, scans: Sequence[Scan]) -> list[Scan]:
     """Return optimized scans whose plans hold only nodes that an engine supports.
 
-    Unsupported nodes, and those nested too deep, become relations that the stream engine computes when they are read.
+    Unsupported nodes, those nested too deep and those over too many scans become relations that the stream engine
+    computes when they are read.
     """
     scans = optimize_for(engine, scans)
     nodes = nodes_below(scans)
@@ -65,13 +67,20 @@ def unsupported_nodes(engine: Engine, nodes: Sequence[Node]) -> dict[Node, str]:
     """
     found: dict[Node, str] = {}
     depth: dict[Node, int] = {}
+    count: dict[Node, int] = {}
+    uses = Counter(scan.source for node in nodes for scan in node.scans)
     for node in nodes:
         below = [scan.source for scan in node.scans if isinstance(scan.source, Node)]
         depth[node] = 1 + max((depth[one] for one in below), default=0)
         reason = engine.unsupported_reason(node)
         if reason is None and engine.max_depth is not None and depth[node] > engine.max_depth:
             reason = f"more than {engine.max_depth} nested nodes"
+        shared = [uses[one] > 1 for one in below]  # a table of its own
+        count[node] = sum(count[one] - 1 for one, is_shared in zip(below, shared, strict=True) if not is_shared)
+        count[node] += len(node.scans)
+        if reason is None and engine.max_scans is not None and count[node] > engine.max_scans:
+            reason = f"more than {engine.max_scans} scans"
         if reason is not None:
             found[node] = reason
-            depth[node] = 0
+            depth[node], count[node] = 0, 1
     return found

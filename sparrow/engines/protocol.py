@@ -43,6 +43,10 @@ class Engine(Protocol):
     def max_depth(self) -> int | None:
         """Nesting beyond which nodes fall back; None for no limit."""
 
+    @property
+    def max_scans(self) -> int | None:
+        """Scans of a plan beyond which nodes fall back; None for no limit."""
+
     def check(self) -> None:
         """Raise ``MissingDependencyError`` if a dependency or a device is missing."""
 

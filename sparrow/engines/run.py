@@ -47,7 +47,7 @@ def _shorten(scans: Sequence[Scan], engine: str) -> Sequence[Scan]:
 
     Named engines and analyzed plans compute everything.
     """
-    if engine != "auto" or is_tracing():
+    if not isinstance(engine, str) or engine != "auto" or is_tracing():
         return scans
     return start_from_kept(scans, lambda scan: _evaluate(scan, engine, own=False))
 

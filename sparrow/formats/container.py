@@ -17,6 +17,7 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.conversion import from_coordinates, from_object
 from sparrow.interop.interchange import check_dense, dense_array, implicit_dense_array
 from sparrow.kernels.coo import Block
+from sparrow.runtime.validation import check_unmasked
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -472,6 +473,7 @@ def readonly(array: NDArray[Any]) -> NDArray[Any]:
 
 def as_values(values: Any) -> NDArray[Any]:
     """Return the values of a container as an array of a supported dtype."""
+    check_unmasked(values)
     try:
         data = np.asarray(values)
     except ValueError:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.array_validation import as_index
-from sparrow.core.schema import Schema, check_shape, is_fill
+from sparrow.core.schema import Schema, check_array, check_shape, is_fill
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats.container import Container, as_values, readonly
 from sparrow.interop.labelled_objects import reject_mixed_labels
@@ -197,7 +197,7 @@ class RowSparse(Container):
         """
         reject_mixed_labels((data, 0), (rows, 0))
         data = match_axes(data, rows, {0: 0}, "data", "values", "rows")
-        wanted, rows_data = self._check_rows(rows), np.asarray(data)
+        wanted, rows_data = self._check_rows(rows), check_array(data, "data")
         if rows_data.shape != (len(wanted), *self._shape[1:]):
             raise ShapeError(f"data must have shape {(len(wanted), *self._shape[1:])}, got {rows_data.shape}")
         for extreme in wanted[[0, -1]] if len(wanted) else ():
@@ -215,7 +215,7 @@ class RowSparse(Container):
     @staticmethod
     def _check_rows(rows: Any) -> NDArray[Any]:
         """Return ascending row numbers."""
-        given = np.asarray(rows)
+        given = check_array(rows, "rows")
         if given.dtype.kind == "f":
             wrong = ~((given == np.floor(given)) & (np.abs(given) < 2.0**63))
             if wrong.any():

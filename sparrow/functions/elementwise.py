@@ -95,6 +95,7 @@ def as_operand(obj: Any) -> Tensor | NDArray[Any] | complex | np.generic:
     """
     if isinstance(obj, Tensor | bool | int | float | complex):
         return obj
+    check_unmasked(obj)
     found = obj
     if isinstance(obj, list | tuple):
         with contextlib.suppress(ValueError):  # as_tensor raises a better error

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from sparrow.core.schema import as_integer, as_integers, check_dtype
+from sparrow.core.schema import as_integer, as_integers, check_array, check_dtype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import as_operand
 from sparrow.functions.inspection import check_device
@@ -127,7 +127,7 @@ def _transform(function: Callable[..., Any], x: Any, lengths: list[int], **optio
     """Call NumPy's transform on the dense array and translate its errors."""
     if min(lengths, default=1) < 1:
         raise InvalidValueError(f"{function.__name__}: lengths must be at least 1, got {lengths}")
-    dense = np.asarray(x)
+    dense = check_array(x, "x")
     try:
         found: NDArray[Any] = function(dense, **options)
     except TypeError:

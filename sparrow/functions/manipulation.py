@@ -473,7 +473,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
            [0, 0, 0, 0]])
     """
     given = tensor = as_tensor(array)
-    widths = np.broadcast_to(np.asarray(pad_width), (tensor.ndim, 2)).tolist()
+    widths = np.broadcast_to(check_array(pad_width, "pad_width"), (tensor.ndim, 2)).tolist()
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
         others = {f"mode={mode!r}": mode, **others}
     for name in others:
@@ -481,7 +481,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
         raise UnsupportedError(
             f"np.pad({option}) is not supported on sparse tensors: use A.to_numpy() if it fits in memory"
         )
-    values = np.broadcast_to(np.asarray(constant_values), (tensor.ndim, 2)).tolist()
+    values = np.broadcast_to(check_array(constant_values, "constant_values"), (tensor.ndim, 2)).tolist()
     for axis, (width, value) in enumerate(zip(widths, values, strict=True)):
         before, after = as_integers(width, "pad_width")
         if before < 0 or after < 0:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sparrow.core.schema import check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import as_operand
 from sparrow.functions.views import as_tensor
@@ -58,7 +59,7 @@ def searchsorted(
     if vector.ndim != 1:
         raise ShapeError(f"searchsorted: x1 must be a vector, got shape {vector.shape}")
     if sorter is not None:
-        vector = vector[np.asarray(sorter)]
+        vector = vector[check_array(sorter, "sorter")]
     stored = vector.to_format("coo").data
     absent = np.searchsorted(np.asarray([vector.fill_value]), values, side) * (vector.size - len(stored))
     return np.searchsorted(stored, values, side) + absent

@@ -18,6 +18,7 @@ from sparrow.functions.views import as_tensor
 from sparrow.kernels.coo import Block
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText
+from sparrow.runtime.validation import check_unmasked
 from sparrow.tensor import Tensor
 from sparrow.tensor.matching import to_labelled
 
@@ -145,6 +146,7 @@ def node_positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
     ShapeError
         If a mask has another shape.
     """
+    check_unmasked(nodes, "nodes")
     labels = node_labels(A)
     if getattr(nodes, "dtype", None) == np.bool_ and getattr(nodes, "ndim", 0):
         return _mask_positions(A, nodes, labels)

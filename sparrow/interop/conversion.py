@@ -94,6 +94,7 @@ def from_coordinates(
     """Return schema and canonical elements, as :func:`sparrow.from_coords` does."""
     rule = check_duplicates(duplicates)
     check_unmasked(values)
+    check_unmasked(coords, "coords")
     columns = coords if isinstance(coords, list | tuple) else (coords,)
     reject_mixed_labels(*((column, getattr(column, "ndim", 1) - 1) for column in columns), (values, 0))
     coords, values = align_elements(coords, values)
@@ -271,8 +272,7 @@ def _as_coordinates(obj: Any) -> Coordinates | None:
     if isinstance(obj, Coordinates):
         return obj
     if is_foreign_sparse(obj):
-        check_scipy_array(obj)
-        coo = obj.tocoo()
+        coo = check_scipy_array(obj).tocoo()
         return Coordinates(coo.coords, coo.data, coo.shape, duplicates="sum")
     if hasattr(obj, "coords") and hasattr(obj, "data") and hasattr(obj, "fill_value"):
         return Coordinates(obj.coords, obj.data, obj.shape, obj.fill_value)
@@ -310,7 +310,7 @@ def is_pydata(obj: Any) -> bool:
 
 def dense_of_sparse(obj: Any) -> np.ndarray[Any, Any]:
     """Return a foreign sparse array as a dense one, after checking its indices."""
-    check_scipy_array(obj)
+    obj = check_scipy_array(obj)
     dense: np.ndarray[Any, Any] = obj.todense() if is_pydata(obj) else obj.toarray()
     return dense
 

@@ -365,8 +365,7 @@ def _from_scipy_npz(arrays: Any) -> Any:
     else:
         raise ValueError(f"format must be 'csr', 'csc', 'bsr', 'dia' or 'coo', got {layout!r}")
     found = getattr(scipy.sparse, f"{layout}_array")(parts, shape=shape)
-    check_scipy_array(found)
-    return found
+    return check_scipy_array(found)
 
 
 def _from_pydata_npz(arrays: Any) -> Coordinates:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparrow.core.schema import as_integer
+from sparrow.core.schema import as_integer, check_array
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, SingularError, UnsupportedError
 from sparrow.functions.elementwise import as_operand
 from sparrow.functions.labels import align_to_axis
@@ -99,7 +99,7 @@ def call_dense(function: Callable[..., _R], x: Any, *args: Any, **options: Any) 
     ShapeError, UnsupportedError
         In place of NumPy's errors of value and type.
     """
-    dense = np.asarray(x)
+    dense = check_array(x, "x")
     try:
         return function(dense, *args, **options)
     except np.linalg.LinAlgError as error:

@@ -136,7 +136,7 @@ def check_matrix(A: Any, function: str) -> Any:
     if is_pydata(A):
         A = as_tensor(A)
     if is_foreign_sparse(A):
-        check_scipy_array(A)
+        A = check_scipy_array(A)
     if A.dtype is not None and np.dtype(A.dtype).kind not in "biufc":
         raise UnsupportedError(f"{function} requires a matrix of numbers, got dtype {A.dtype}")
     if len(A.shape) != 2:
@@ -176,8 +176,7 @@ def align_vectors(given: Any, name: str, A: Any, axis: int, function: str, sever
     if is_pydata(given):
         given = as_tensor(given)
     if is_foreign_sparse(given):
-        check_scipy_array(given)
-        result = given
+        result = check_scipy_array(given)
     else:
         result = to_numeric_array(align_to_axis(given, unwrap_tensor(A), axis, name, function), name)
     size, side = A.shape[axis], ("row", "column")[axis]

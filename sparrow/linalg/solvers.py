@@ -284,9 +284,7 @@ def _check_matrix_option(name: str, A: Any, option: str, value: Any, axis: int) 
         raise ShapeError(f"{name}: {option} must have the shape of A, {A.shape}, got {value.shape}")
     tensor, of = unwrap_tensor(value), unwrap_tensor(A)
     if not isinstance(tensor, Tensor):
-        if is_foreign_sparse(value):
-            check_scipy_array(value)
-        return value
+        return check_scipy_array(value) if is_foreign_sparse(value) else value
     transposed = align_to_axis(tensor, of, axis, option, name).T
     aligned = align_to_axis(transposed, of, axis if name in _SPACE_FUNCTIONS else 0, option, name).T
     is_aligned = isinstance(value, Operator) and not (is_labelled(tensor, 0) or is_labelled(tensor, 1))

@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.schema import check_array
 from sparrow.errors import InvalidValueError, NotFoundError, ShapeError, StorageError
 from sparrow.functions.creation import asarray
 from sparrow.kernels.jit import warmup
@@ -241,7 +242,7 @@ class Estimator(HintedAttributes, Parameters, Persistent, ABC):
         is_started = hasattr(self, "_weights")
         rows = self._load_training(X, y, sample_weight, is_started=is_started)
         if is_started and classes is not None and self._is_classifier():
-            given = np.unique(np.asarray(classes))
+            given = np.unique(check_array(classes, "classes"))
             if not np.array_equal(given, self.classes_):
                 raise InvalidValueError(
                     f"classes must be those of the first call, {self.classes_.tolist()}, got {given.tolist()}"
@@ -333,7 +334,7 @@ class Estimator(HintedAttributes, Parameters, Persistent, ABC):
         labels = rows.y if all_weighted else rows.y[rows.weights != 0]
         present, present_counts = count_classes(labels)
         if classes is not None:
-            self.classes_ = np.unique(np.asarray(classes))
+            self.classes_ = np.unique(check_array(classes, "classes"))
             unseen = np.setdiff1d(present, self.classes_)
             if len(unseen):
                 raise InvalidValueError(

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines
 from sparrow.core.label_types import to_label_array
+from sparrow.core.schema import check_array
 from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.models.ratings import as_ratings, check_matrix
 from sparrow.models.recommender import Recommender, orient
@@ -204,7 +205,7 @@ def metrics(
 
 def _item_numbers(ids: Any, truth: Tensor) -> NDArray[np.int64]:
     """Return the positions of items, given by position or label; -1 if unknown."""
-    ids = np.asarray(ids)
+    ids = check_array(ids, "ids")
     if ids.dtype.kind in "iu":
         items = truth.shape[1] if truth.ndim == 2 else 0
         return _check_positions(ids, items, f"truth of {items} items")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.schema import check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats import CSR, Container
 from sparrow.functions.creation import open as open_tensor
@@ -114,7 +115,7 @@ def to_feature_matrix(X: Any) -> FeatureMatrix:
 
 
 def _to_dense_array(X: Any) -> NDArray[Any]:
-    array = np.asarray(X)
+    array = check_array(X, "X")
     if array.dtype.kind in "OUS":
         try:
             return array.astype(np.float64)
@@ -142,7 +143,7 @@ def to_label_array(y: Any, height: int, X: Any = None) -> NDArray[Any]:
         if y.shape[0] != height:
             raise _length_error(y.shape[0], height)
         return load_column(y)
-    array = np.asarray(dense_of_sparse(y) if is_foreign_sparse(y) else match_rows(y, X, "y", "X"))
+    array = check_array(dense_of_sparse(y) if is_foreign_sparse(y) else match_rows(y, X, "y", "X"), "y")
     if array.ndim == 2 and array.shape[1] == 1:
         _warn_column_vector()
         array = array[:, 0]
@@ -183,7 +184,9 @@ def to_sample_weights(sample_weight: Any, height: int, X: Any = None) -> NDArray
         return None
     is_scalar = np.isscalar(sample_weight) or getattr(sample_weight, "ndim", 1) == 0
     given = sample_weight if is_scalar else match_rows(sample_weight, X, "sample_weight", "X")
-    weights = load_column(given) if isinstance(given, Tensor) and given.ndim == 1 else np.asarray(given)
+    weights = (
+        load_column(given) if isinstance(given, Tensor) and given.ndim == 1 else check_array(given, "sample_weight")
+    )
     weights = weights.astype(np.float64, copy=False)
     if weights.ndim == 0:
         weights = np.full(height, float(weights))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparrow import storage
 from sparrow.core.labels import check_found_once, describe_mismatch, find_labels
-from sparrow.core.schema import is_given_name
+from sparrow.core.schema import check_array, is_given_name
 from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.models import parquet_files
 from sparrow.models.ranking_rounds import iter_rankings
@@ -30,7 +30,7 @@ from sparrow.models.tuning import tuning
 from sparrow.plan import align_columns
 from sparrow.runtime import events, progress
 from sparrow.runtime.hints import HintedAttributes
-from sparrow.runtime.validation import check_choice
+from sparrow.runtime.validation import check_choice, check_unmasked
 
 if TYPE_CHECKING:
     import os
@@ -381,7 +381,7 @@ class Recommender(HintedAttributes):
                [2]])
         """
         directions = self._directions()
-        names, given = self.labels("item"), np.asarray(items)
+        names, given = self.labels("item"), check_array(items, "items")
         is_vectors = given.ndim == 2 and given.dtype.kind == "f"
         if is_vectors:
             ids, cosines = top_k(unit_vectors(given[:, self._similarity_columns]), directions, k, None, iter_rankings)
@@ -550,6 +550,7 @@ def _to_positions(given: Any, size: int, kind: str, names: pa.Array | None, posi
     LabelError
         If a label is unknown.
     """
+    check_unmasked(given, f"{kind}s")
     given = np.asarray(given) if hasattr(given, "__sparrow_scan__") else given
     if isinstance(given, str | bytes) or np.ndim(given) == 0:
         one = given.item() if isinstance(given, np.generic | np.ndarray) else given

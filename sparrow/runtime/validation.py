@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -31,10 +32,20 @@ def check_flag(name: str, value: Any) -> bool:
     raise InvalidValueError(f"{name} must be True or False, got {value!r}")
 
 
-def check_unmasked(values: Any) -> None:
-    """Raise ``UnsupportedError`` for a NumPy masked array with masked elements."""
-    if np.ma.is_masked(values):
-        raise UnsupportedError("values must not contain masked elements: replace them with filled(...)")
+def check_unmasked(values: Any, name: str = "values") -> None:
+    """Raise ``UnsupportedError`` for a NumPy masked array with masked elements.
+
+    In lists and tuples, too.
+    """
+    masked = sys.modules.get("numpy.ma")
+    if masked is None or type(values) is np.ndarray:  # NumPy imports it when it is first used
+        return
+    if type(values) in (list, tuple):
+        for one in values:
+            if type(one) not in (int, float, np.ndarray):
+                check_unmasked(one, name)
+    elif masked.is_masked(values):
+        raise UnsupportedError(f"{name} must not contain masked elements: replace them with filled(...)")
 
 
 def check_integer(name: str, value: Any, minimum: int) -> None:

@@ -30,6 +30,7 @@ from sparrow.storage.delta.snapshot import Snapshot
 from sparrow.storage.fs.credentials import options_for, use_storage_options
 from sparrow.storage.fs.failures import DISK_FULL_ERRNOS, UnchangedClaim, write_error
 from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.local import TEMPORARY_FILE
 from sparrow.storage.fs.paths import absolute_path
 from sparrow.storage.parquet.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
 from sparrow.storage.parquet.reader import DATA_FILE
@@ -111,7 +112,8 @@ def can_share(folder: str) -> bool:
 def share_folder(folder: str) -> Iterator[list[DataFile]]:
     """Let other processes write data files to a folder that is being created.
 
-    The block adds them to the list. If it fails, those in an object store are deleted.
+    The block adds them to the list. If it fails, those in an object store are deleted. Files that killed processes had
+    begun are deleted when it ends.
     """
     files, found = get_filesystem(folder), list[DataFile]()
     try:
@@ -122,6 +124,8 @@ def share_folder(folder: str) -> Iterator[list[DataFile]]:
         raise
     for file in found if files.is_remote else ():
         files.make_durable(f"{folder}/{file.name}")
+    if not files.is_remote:  # whose files are invisible until they are complete
+        _delete(folder, filter(TEMPORARY_FILE.fullmatch, files.names(folder)))
 
 
 def _check_free(final: str, overwrite: bool) -> None:

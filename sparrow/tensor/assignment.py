@@ -160,6 +160,7 @@ def put_edit(base: Schema, view: View, coords: Any, values: Any, names: tuple[st
 
 def _check_coords(ndim: int, coords: Any) -> list[NDArray[Any]]:
     """Return coordinates as one integer array per dimension."""
+    check_unmasked(coords, "coords")
     try:
         columns = [np.asarray(column) for column in coords]
     except (TypeError, ValueError):

@@ -17,6 +17,7 @@ from sparrow.interop.labelled_objects import is_pandas, is_polars
 from sparrow.interop.scipy_operators import decline_compiled_call, reject_matrix_star
 from sparrow.interop.tuning import tuning
 from sparrow.plan import Cast, Clip, Round, make_map
+from sparrow.runtime.validation import check_unmasked
 from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan
 from sparrow.tensor.matching import contracted_axes, label_operands, reject_frame, reject_other_labels
@@ -85,6 +86,8 @@ class Operators(Reductions, Arithmetic):
                 f"{module}.{func.__name__} is not supported on sparse tensors: look for a method or a function of "
                 "sparrow, or use A.to_numpy() if it fits in memory"
             )
+        for operand in (*args, *kwargs.values()):
+            check_unmasked(operand)
         try:
             given = label_operands((*args, *kwargs.values()))
             return own(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))

@@ -402,7 +402,7 @@ def _as_mask(mask: Any) -> tuple[Scan, bool]:
     if isinstance(mask, Base) or is_foreign_sparse(mask):
         return as_scan(mask), False
     if isinstance(mask, np.ndarray | np.bool_) and mask.dtype == bool:
-        return as_scan(np.asarray(mask)), False
+        return as_scan(check_array(mask, "mask")), False
     raise UnsupportedError(
         f"mask must be a tensor or a boolean array, got {type(mask).__name__}: convert other arrays with sp.asarray"
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines
 from sparrow.core.indexing import View
-from sparrow.core.schema import as_integer
+from sparrow.core.schema import as_integer, check_array
 from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.kernels.coo import Block
 from sparrow.plan import Cast, Scan, Where, axis_labels, make_map, make_reduce, make_topk, normalize_axis
@@ -308,7 +308,7 @@ class SummaryMethods(Base):
     def _bin_edges(self, scan: Scan, bins: Any, has_absent: bool) -> NDArray[Any]:
         """Return the edges of bins, shape (bins + 1,)."""
         if np.ndim(bins):
-            edges = np.asarray(bins)
+            edges = check_array(bins, "bins")
             if edges.ndim != 1 or len(edges) < 2 or edges.dtype.kind not in "iuf" or not (np.diff(edges) >= 0).all():
                 raise InvalidValueError(f"bins must be a number of bins, or at least two ascending edges, got {bins!r}")
             return edges

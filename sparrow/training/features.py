@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.core.array_validation import check_arrow
+from sparrow.core.schema import check_array
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.views import as_tensor
@@ -79,7 +80,7 @@ def train_test_split(
     height = len(X)
     if y is not None:
         y = match_rows(y, X, "y", "X")
-        y = y if isinstance(y, Tensor) else np.asarray(y)
+        y = y if isinstance(y, Tensor) else check_array(y, "y")
         _check_length("y", y, height)
     number: Any = test_size
     if not isinstance(number, int | float | np.integer | np.floating) or not np.isfinite(number):
@@ -94,7 +95,9 @@ def train_test_split(
     if stratify is None:
         test_rows = _permutation(height, rng)[:count]
     else:
-        classes = np.asarray(y if stratify is True else match_rows(stratify, X, "stratify", "X"))
+        classes = (
+            np.asarray(y) if stratify is True else check_array(match_rows(stratify, X, "stratify", "X"), "stratify")
+        )
         _check_length("stratify", classes, height)
         test_rows = _stratified_sample(classes, count, rng)
     is_test = np.zeros(height, np.bool_)

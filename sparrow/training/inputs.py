@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
+from sparrow.core.schema import check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import open as open_tensor
 from sparrow.functions.views import as_tensor
@@ -118,7 +119,7 @@ def _to_labels(labels: Any) -> Labels:
     if is_foreign_sparse(labels):
         labels = as_tensor(labels)
     if not isinstance(labels, Tensor):
-        return np.asarray(labels)
+        return check_array(labels, "labels")
     scan = labels.__sparrow_scan__()
     if scan.schema.ndim > 2:
         raise ShapeError(f"labels must be 1-D or a matrix, got shape {scan.schema.shape}")

@@ -21,6 +21,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sparrow.core.schema import check_array
 from sparrow.errors import (
     ExistsError,
     IndexingError,
@@ -192,7 +193,7 @@ class ParameterStore:
         ...     store
         <ParameterStore w: (10, 3) float64>
         """
-        array: NDArray[Any] = value.to_numpy() if hasattr(value, "to_numpy") else np.asarray(value)
+        array: NDArray[Any] = value.to_numpy() if hasattr(value, "to_numpy") else check_array(value, "value")
         self._check_key(key)
         if key in self._layouts:
             raise ExistsError(f"parameter {key!r} exists already")
@@ -285,7 +286,7 @@ class ParameterStore:
         array([0, 2])
         """
         block = self._block(key)
-        row_ids = _check_row_ids(np.unique(np.asarray(ids)), block.layout, key)
+        row_ids = _check_row_ids(np.unique(check_array(ids, "ids")), block.layout, key)
         out = np.empty((len(row_ids), block.layout.width), block.layout.dtype)
         for shard, at in _split_by_shard(row_ids, block.layout):
             with self._lock_shard(block, shard, shared=True):
@@ -600,7 +601,7 @@ def _gradient_rows(grad: Any, layout: ParameterLayout, key: int | str) -> tuple[
     if hasattr(grad, "to_format"):
         grad = grad.to_format("row_sparse")
     if not isinstance(grad, RowSparse):
-        grad = np.asarray(grad)
+        grad = check_array(grad, "gradient")
     if grad.shape != layout.shape:
         raise ShapeError(f"gradient has shape {grad.shape}, expected that of parameter {key!r}, {layout.shape}")
     if isinstance(grad, RowSparse):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sparrow.engines.duckdb import register_select
 from sparrow.relations.protocol import Relation
 from sparrow.runtime import duckdb_connection
 from sparrow.runtime.resources import sql_text
+from sparrow.testing import observe
 from tests.engines.helpers import at, memory, random_array, scan_of, stored_relation
 
 ENTRIES = '"sparrow_entries" AS e'
@@ -250,3 +252,34 @@ def test_views_of_views_are_one_scan(cube: Relation) -> None:
         f'SELECT (e."a" - 3) // 2 AS "a", e."value" AS "value" FROM {ENTRIES} '
         'WHERE e."b b" = 3 AND e."c""c" = 2 AND e."a" >= 3 AND e."a" % 2 = 1'
     )
+
+
+def concat_steps(parts: int) -> Any:
+    A = sp.random((20, 20), nnz=40, seed=1)
+    found = A
+    for _ in range(parts):
+        found = sp.concat([found, A[:1]])
+    return found
+
+
+def concat_grid(parts: int) -> Any:
+    A = sp.random((40, 40), nnz=400, seed=1)
+    return sp.concat(
+        [sp.concat([A[j : j + 3, i % 30 : i % 30 + 4] for j in range(10)], axis=1) for i in range(parts // 10)]
+    )
+
+
+@pytest.mark.parametrize("make", [concat_steps, concat_grid])
+def test_queries_over_many_parts_have_few_tables(make: Callable[[int], Any]) -> None:
+    """DuckDB plans a query in time that grows with the square of its tables."""
+    done = []
+    for parts in (20, 100, 200, 400):
+        A = make(parts)
+        expected = [(A.nnz, float(A.to_numpy().sum()))]
+        with sp.config(threads=1), observe("duckdb.register", "stream.read", "stream.evaluate") as seen:
+            found = sp.sql("select count(*), sum(value) from A", A=A).fetchall()
+        np.testing.assert_allclose(found, expected)
+        tables = [len(details["tables"]) for event, details in seen if event == "duckdb.register"]
+        assert tables == [parts + (make is concat_steps)] if parts == 20 else tables[0] == 1
+        done.append(len(seen))
+    assert done[3] - done[2] <= 2.5 * max(done[2] - done[1], 10)

@@ -60,7 +60,12 @@ def show(A: Any, x: Any) -> Any:
     return A @ x
 
 
-LOOPS = [power, converge, scale, peek, outer, fibonacci, count_stored, show]
+def sort_and_add(A: Any, x: Any) -> Any:
+    order = np.argsort(np.asarray(x), kind="stable")
+    return x[order] + (STEP if isinstance(x, np.ndarray) else sp.asarray(STEP))
+
+
+LOOPS = [power, converge, scale, peek, outer, fibonacci, count_stored, show, sort_and_add]
 
 
 def work(step: Callable[[Any, Any], Any], count: int) -> Counter[str]:

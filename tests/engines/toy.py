@@ -31,6 +31,7 @@ class Toy:
     reads_chunks = False
     max_operands: int | None = None
     max_depth: int | None = None
+    max_scans: int | None = None
 
     def support(self, kind: type[Any]) -> tuple[str, str]:
         """Return that it runs a kind of node, or is not made for it."""

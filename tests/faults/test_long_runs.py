@@ -57,20 +57,24 @@ def test_open_reads_the_last_checkpoint_only(long_lived: Path, tmp_path: Path) -
 
 
 FORKED = """
-import os, pickle, sys, warnings
+import os, pickle, sys, traceback, warnings
 warnings.simplefilter("ignore")
 import numpy as np, sparrow as sp
 path = sys.argv[1]
+opened, opens = os.pipe()
 early = os.fork()
 if early:
     tensor = sp.open(path)
     expected = tensor.to_numpy().sum(), sp.sql("select count(*) from tensor", tensor=tensor).fetchall()
-    os.waitpid(early, 0)
-else:  # the parent has used nothing so far
+    os.write(opens, b"1")
+    assert os.waitpid(early, 0)[1] == 0
+else:  # the parent had used nothing before
+    os.read(opened, 1)
     tensor = sp.open(path)
     tensor[49, 39] = 5
     os._exit(0)
-assert sp.open(path)[49, 39] == 5
+newest = sp.open(path)
+assert newest[49, 39] == 5
 child = os.fork()
 if child:
     assert os.waitpid(child, 0)[1] == 0
@@ -82,8 +86,9 @@ else:
         assert sp.sql("select count(*) from tensor", tensor=tensor).fetchall() == expected[1]
         for sent in (tensor, tensor[[3, 1]], tensor.T):
             assert np.array_equal(pickle.loads(pickle.dumps(sent)).to_numpy(), sent.to_numpy())
-        write, save = lambda: tensor.put([[0], [0]], [1]), lambda: sp.eye(3).save(path + "2")
-        for work in (lambda: sp.open(path), tensor.refresh, write, save):
+        newest.put([[49], [39]], [5])  # changes nothing, and commits nothing
+        write, write_newest = lambda: tensor.put([[0], [0]], [7]), lambda: newest.put([[0], [0]], [7])
+        for work in (lambda: sp.open(path), tensor.refresh, write, write_newest, lambda: sp.eye(3).save(path + "2")):
             try:
                 work()
             except sp.errors.StorageError as error:
@@ -91,6 +96,8 @@ else:
             else:
                 raise AssertionError(work)
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
 """

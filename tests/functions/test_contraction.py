@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -841,6 +841,79 @@ def test_masked_arrays_raise() -> None:
         with pytest.raises(UnsupportedError, match="must not contain masked elements"):
             call()
     np.testing.assert_array_equal(A @ np.ma.array([1, 2, 3]), [1, 2, 3])
+
+
+def mask_last(values: Any) -> np.ma.MaskedArray[Any, Any]:
+    """Return an array whose last element is masked."""
+    mask = np.zeros(np.shape(values), bool)
+    mask[(-1,) * mask.ndim] = True
+    return np.ma.array(values, mask=mask)
+
+
+MASKED = mask_last([0, 1, 2])
+FLAGS = mask_last([True, False, True])
+SQUARE = mask_last(np.ones((3, 3), bool))
+PLACES: dict[str, Callable[[Any], object]] = {
+    "coords": lambda A: sp.from_coords([MASKED, [0, 1, 2]], [1.0, 2, 3], shape=(3, 3)),
+    "coords matrix": lambda A: sp.from_coords(mask_last([[0, 1], [0, 1]]), [1.0, 2.0], shape=(3, 3)),
+    "coords masked": lambda A: sp.from_coords([[0, np.ma.masked], [0, 1]], [1.0, 2.0], shape=(3, 3)),
+    "put": lambda A: A.put([[0, 1, 2], MASKED], 1.0),
+    "get": lambda A: A[MASKED],
+    "get mask": lambda A: A[FLAGS],
+    "get matrix": lambda A: A[SQUARE],
+    "get list": lambda A: A[[MASKED, [0, 1, 2]]],
+    "get scalar": lambda A: A[mask_last(1)],
+    "get pairs": lambda A: A[MASKED, [0, 1, 2]],
+    "get crossed": lambda A: A[np.ix_(MASKED, MASKED)],
+    "set": lambda A: A.__setitem__(MASKED, 1.0),
+    "set mask": lambda A: A.__setitem__(SQUARE, 1.0),
+    "oindex": lambda A: A.oindex[MASKED, [0]],
+    "vindex": lambda A: A.vindex[MASKED, [0, 1, 2]],
+    "isel": lambda A: A.isel(d0=FLAGS),
+    "sel": lambda A: sp.from_coords([[0], [0]], [1.0], labels={"d0": [7], "d1": [8]}).sel(d0=mask_last([7, 7])),
+    "sp.take": lambda A: sp.take(A, MASKED, axis=0),
+    "np.take": lambda A: np.take(A, MASKED, axis=0, mode="clip"),
+    "take_along_axis": lambda A: np.take_along_axis(A, MASKED[None], 0),
+    "compress": lambda A: np.compress(FLAGS, A, axis=0),
+    "delete": lambda A: np.delete(A, MASKED, axis=0),
+    "insert": lambda A: np.insert(A, MASKED, 1.0, axis=0),
+    "repeat": lambda A: np.repeat(A, MASKED, axis=0),
+    "pad": lambda A: sp.pad(A, mask_last([[0, 1], [0, 1]])),
+    "sorter": lambda A: sp.searchsorted(A[0], [1.0], sorter=MASKED),
+    "searchsorted": lambda A: sp.searchsorted(A[0], mask_last([1.0, 2.0])),
+    "where": lambda A: sp.where(SQUARE, A, 0),
+    "isin": lambda A: sp.isin(A, MASKED),
+    "digitize": lambda A: np.digitize(A, mask_last([0.0, 1.0])),
+    "weights": lambda A: np.average(A, axis=0, weights=mask_last([1.0, 2.0, 3.0])),
+    "hist": lambda A: A.hist(mask_last([0.0, 1.0])),
+    "mask=": lambda A: sp.matmul(A, A, mask=SQUARE),
+    "nodes": lambda A: sp.graph.bfs(A, MASKED),
+    "node mask": lambda A: sp.graph.induced_subgraph(A, FLAGS),
+    "solve": lambda A: sp.linalg.solve(A, mask_last([1.0, 2.0, 3.0])),
+    "indices": lambda A: sp.formats.CSR([1.0, 2.0], mask_last([0, 1]), [0, 1, 2], shape=(2, 2)),
+    "indptr": lambda A: sp.formats.CSR([1.0, 2.0], [0, 1], mask_last([0, 1, 2]), shape=(2, 2)),
+    "data": lambda A: sp.formats.CSR(mask_last([1.0, 2.0]), [0, 1], [0, 1, 2], shape=(2, 2)),
+    "retain": lambda A: sp.formats.RowSparse([[1.0]], [0], shape=(3, 1)).retain(MASKED),
+    "labels": lambda A: sp.models.LogisticRegression().fit(A, mask_last([0, 1, 1])),
+    "sample_weight": lambda A: sp.models.LogisticRegression().fit(A, [0, 1, 1], sample_weight=mask_last([1.0, 1, 1])),
+    "split": lambda A: sp.training.train_test_split(A, mask_last([0, 1, 1])),
+    "recommend": lambda A: sp.models.ALS(factors=1, epochs=1).fit(A).recommend(MASKED, 1),
+    "similar": lambda A: sp.models.ALS(factors=1, epochs=1).fit(A).similar(MASKED, 1),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_masked_indices_raise(place: str) -> None:
+    A = sp.asarray(np.eye(3)).compute()
+    with pytest.raises(UnsupportedError, match="must not contain masked elements"):
+        PLACES[place](A)
+    assert A.nnz == 3
+
+
+def test_arrays_without_masked_elements_are_indices() -> None:
+    A, places = sp.asarray(np.eye(3)), np.ma.array([2, 0])
+    np.testing.assert_array_equal(A[places].to_numpy(), np.eye(3)[[2, 0]])
+    np.testing.assert_array_equal(sp.from_coords([places, places], [1.0, 2.0]).to_numpy(), np.diag([2.0, 0, 1]))
 
 
 def test_scalar_result_with_boolean_mask() -> None:

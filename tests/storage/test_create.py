@@ -15,6 +15,7 @@ import pytest
 import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
+from sparrow.storage.fs.local import LOCAL
 from tests.storage.helpers import entries, random_entries, read_all
 
 SCHEMA = Schema((10, 10))
@@ -30,6 +31,17 @@ def test_stage_folder_publishes_at_the_end(tmp_path: Path) -> None:
         assert not final.exists()
     assert (final / "x").read_text() == "x"
     assert [path.name for path in final.parent.iterdir()] == ["t"]
+
+
+def test_files_of_killed_tasks_are_deleted(tmp_path: Path) -> None:
+    with storage.stage_folder(tmp_path / "t") as folder:
+        with storage.share_folder(str(folder)) as files:
+            begun = LOCAL.create_file(str(folder))  # by a task that was killed, and ran again
+            begun.write(b"x")
+            (folder / "x").write_text("x")
+        assert files == []
+        assert [path.name for path in folder.iterdir()] == ["x"]
+        begun.discard()
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, FileNotFoundError])

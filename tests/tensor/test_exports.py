@@ -460,3 +460,38 @@ def test_default_formats_support_any_dimensions(shape: tuple[int, ...]) -> None:
     if len(shape) != 2:
         with pytest.raises(UnsupportedError, match=f"the tensor must be a matrix, got {len(shape)} dimensions"):
             tensor.to_cupy()
+
+
+BYTE_ORDERED = {
+    "csr": ["data", "indices", "indptr"], "csc": ["data", "indices", "indptr"], "bsr": ["data", "indices", "indptr"],
+    "coo": ["data", "coords"], "dia": ["data", "offsets"], "lil": ["dtype"], "dok": ["dtype"],
+}  # fmt: skip
+
+
+def swap_bytes(value: Any) -> Any:
+    """Return arrays, or a dtype, in the other byte order."""
+    if isinstance(value, tuple):
+        return tuple(map(swap_bytes, value))
+    return value.newbyteorder() if isinstance(value, np.dtype) else value.astype(value.dtype.newbyteorder())
+
+
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+@pytest.mark.parametrize("layout", BYTE_ORDERED)
+def test_scipy_arrays_of_the_other_byte_order(layout: str, kind: str) -> None:
+    dense = np.array([[1.0, 0, 2], [0, 3, 0], [4, 0, 5]])
+    A = sp.asarray(dense)
+    for names in ([name] for name in BYTE_ORDERED[layout]):
+        x = getattr(scipy.sparse, f"{layout}_{kind}")(dense)
+        for name in names:
+            setattr(x, name, swap_bytes(getattr(x, name)))
+        before = {name: getattr(x, name) for name in names}
+        for found, expected in (
+            (sp.asarray(x), dense), (A @ x, dense @ dense), (A + x, dense + dense), (np.multiply(A, x), dense * dense),
+            (sp.formats.CSR.from_array(x), dense), (sp.concat([A, x]), np.concatenate([dense, dense])),
+        ):  # fmt: skip
+            np.testing.assert_array_equal(found.to_numpy() if hasattr(found, "to_numpy") else found, expected)
+        np.testing.assert_allclose(sp.linalg.spsolve(x, np.ones(3)), np.linalg.solve(dense, np.ones(3)))
+        B = sp.zeros((3, 3)).compute()
+        B[:] = x
+        np.testing.assert_array_equal(B.to_numpy(), dense)
+        assert all(getattr(x, name) is value for name, value in before.items())

@@ -14,6 +14,7 @@ from sparrow.core.indexing.points import IntArray
 from sparrow.core.tuning import tuning
 from sparrow.errors import IndexingError, InvalidValueError
 from sparrow.runtime import memory
+from sparrow.runtime.validation import check_unmasked
 
 __all__ = ["Array", "Flag", "Integer", "Item", "Key", "Mask", "Mode", "Slice"]
 
@@ -180,6 +181,7 @@ def _normalize_item(part: Any) -> Any:
         return part
     if isinstance(part, bool | np.bool_):
         return np.asarray(part)
+    check_unmasked(part, "an index")
     if isinstance(part, str | bytes):
         raise IndexingError(f"{part!r} is not a valid index: select labels with A.sel(dimension=label)")
     try:

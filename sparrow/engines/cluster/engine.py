@@ -115,6 +115,7 @@ class Cluster:
     reads_chunks = False
     max_operands: int | None = None
     max_depth: int | None = None
+    max_scans: int | None = None
 
     def __init__(
         self,

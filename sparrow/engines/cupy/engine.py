@@ -69,6 +69,7 @@ class CuPy:
     name = "cupy"
     reads_chunks = True
     max_operands: int | None = 2
+    max_scans: int | None = None
 
     def __init__(self, device: Callable[[], Device] | None = None) -> None:
         self._given = device

@@ -49,6 +49,11 @@ class DuckDB:
         """Nesting beyond which DuckDB's planner slows down."""
         return tuning().max_nested_nodes
 
+    @property
+    def max_scans(self) -> int | None:
+        """Scans of a query beyond which DuckDB's planner slows down."""
+        return tuning().max_scans
+
     def check(self) -> None:
         """Do nothing: DuckDB is a required dependency."""
 

@@ -14,6 +14,7 @@ class DuckDBTuning:
     """Limits of compiled queries."""
 
     max_nested_nodes: int = parameter(40, "nodes", "Nesting of a query, whose planning time grows faster than it.")
+    max_scans: int = parameter(64, "scans", "Scans of a query, whose planning time grows with their square.")
     dense_table_share: float = memory_share(
         8, "A dense operand as a table; larger ones fall back to the stream engine."
     )

@@ -53,6 +53,7 @@ class Stream:
     reads_chunks = True
     max_operands: int | None = None
     max_depth: int | None = None
+    max_scans: int | None = None
 
     def check(self) -> None:
         """Do nothing: the engine has no optional dependencies."""

@@ -302,7 +302,7 @@ def numpy_take(
     if mode not in ("clip", "wrap"):
         raise InvalidValueError(f"mode must be 'raise', 'clip' or 'wrap', got {mode!r}")
     size = a.size if axis is None else a.shape[normalize_axis(axis, a.ndim)]
-    places = np.asarray(indices)
+    places = check_array(indices, "indices")
     if places.size and not size:
         raise IndexingError("np.take: cannot take elements from an axis of size 0")
     return take(a, places.clip(0, size - 1) if mode == "clip" else places % max(size, 1), axis)

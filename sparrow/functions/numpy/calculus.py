@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.schema import as_integer
+from sparrow.core.schema import as_integer, check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.labels import drop_labels, to_labelled_tensor
 from sparrow.functions.manipulation import concat, reshape
@@ -185,7 +185,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         obj = match_axes(obj, lines, {0: at}, "insert: obj", "mask")
     where: Any = obj.to_numpy() if isinstance(obj, Tensor) else obj
     memory.check(17 * size, f"a list of {size} positions", "concatenate views of the parts")
-    places = np.arange(size)[where] if isinstance(where, slice) else np.asarray(where)
+    places = np.arange(size)[where] if isinstance(where, slice) else check_array(where, "obj")
     if places.dtype == bool:
         places = np.flatnonzero(places)
     elif places.dtype.kind not in "iu" and places.size:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.core.schema import as_integer, as_integers
+from sparrow.core.schema import as_integer, as_integers, check_array
 from sparrow.errors import InvalidValueError, NumberRangeError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.elementwise import logical_not
@@ -411,7 +411,7 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     """Return the slices of an axis where a condition is True, lazily."""
     tensor = as_tensor(a)
     condition = to_labelled(condition, tensor)
-    mask = condition if isinstance(condition, Tensor) else np.asarray(condition)
+    mask = condition if isinstance(condition, Tensor) else check_array(condition, "condition")
     if mask.ndim != 1:
         raise ShapeError(f"compress: the condition must be a vector, got shape {mask.shape}")
     at = 0 if axis is None else normalize_axis(axis, tensor.ndim)
