@@ -23,6 +23,7 @@ from sparrow.engines.run import (
     iter_sorted_blocks,
     open_partitions,
     reduce_all,
+    shorten,
     write_files,
     write_order,
 )
@@ -44,7 +45,6 @@ __all__ = [
     "evaluate", "evaluate_array", "evaluate_dense", "evaluate_element", "evaluate_many", "explain", "explained",
     "first_elements", "fold_ranges", "histogram", "iter_blocks",
     "iter_sorted_blocks", "open_partitions", "reduce_all", "register", "register_select", "runs_tasks",
-    "sample_elements",
-    "scan_chunks", "sorted_order", "survey", "unregister", "value_range", "write_files",
+    "sample_elements", "scan_chunks", "shorten", "sorted_order", "survey", "unregister", "value_range", "write_files",
     "write_order",
 ]  # fmt: skip

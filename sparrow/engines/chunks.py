@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sparrow.engines.run import shorten
 from sparrow.engines.sort_orders import scan_order, sorted_order
 from sparrow.engines.stream import lower
 from sparrow.engines.stream.scan_reader import reader
@@ -38,7 +39,7 @@ def scan_chunks(scan: Scan, axes: Sequence[int] | None = None, is_sorted: bool =
     is_sorted
         Prefer the order of the view's axes unless another reads far fewer rows.
     """
-    (scan,) = lower([scan])
+    (scan,) = lower(shorten([scan]))
     if not scan.view.size:
         order = scan.relation.orders[0]
         return ScanChunks(scan, order, [], reader(scan, order, axes))

@@ -34,7 +34,8 @@ from sparrow.storage import DataFile, Snapshot, can_share, share_folder
 
 __all__ = [
     "count_nnz", "evaluate", "evaluate_array", "evaluate_dense", "evaluate_element", "evaluate_many", "explain",
-    "fold_ranges", "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all", "write_files", "write_order",
+    "fold_ranges", "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all", "shorten", "write_files",
+    "write_order",
 ]  # fmt: skip
 
 
@@ -42,10 +43,10 @@ def _lower(engine: Engine, scans: Sequence[Scan]) -> Sequence[Scan]:
     return scans if engine is STREAM or type(engine) is PersistedProduct else lower_with_fallback(engine, scans)
 
 
-def _shorten(scans: Sequence[Scan], engine: str) -> Sequence[Scan]:
+def shorten(scans: Sequence[Scan], engine: str = "auto") -> Sequence[Scan]:
     """Return scans that start from kept results.
 
-    Named engines and analyzed plans compute everything.
+    See :mod:`sparrow.engines.kept_results`. Named engines and analyzed plans compute everything.
     """
     if not isinstance(engine, str) or engine != "auto" or is_tracing():
         return scans
@@ -53,8 +54,8 @@ def _shorten(scans: Sequence[Scan], engine: str) -> Sequence[Scan]:
 
 
 def _shorten_node(node: Node, engine: str) -> Node:
-    """Return a node on scans that start from kept results; see :func:`_shorten`."""
-    scans = _shorten(node.scans, engine)
+    """Return a node on scans that start from kept results; see :func:`shorten`."""
+    scans = shorten(node.scans, engine)
     return node if scans is node.scans else node.with_inputs(scans)
 
 
@@ -75,7 +76,7 @@ def evaluate(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
     InvalidValueError, UnsupportedError
         If there is no such engine.
     """
-    (scan,) = _shorten([scan], engine)
+    (scan,) = shorten([scan], engine)
     return _evaluate(scan, engine, own)
 
 
@@ -97,7 +98,7 @@ def count_nnz(scan: Scan, engine: str = "auto") -> int:
     if scan.view.is_identity:
         known = count_elements(scan.relation) if node is None else node.known_nnz
     if known is None or engine != "auto":
-        (scan,) = _shorten([scan], engine)
+        (scan,) = shorten([scan], engine)
         with trace(scan, run, choice.reason) as tracer:
             known = tracer.value(run.count_nnz(*_lower(run, tracer.scans)))
         if node is not None:
@@ -107,7 +108,7 @@ def count_nnz(scan: Scan, engine: str = "auto") -> int:
 
 def evaluate_element(source: Relation | Node, view: View, engine: str = "auto") -> Any:
     """Return the only element of a view without axes, as a NumPy scalar."""
-    (scan,) = _shorten([Scan(source, view, source.schema.with_view(view))], engine)
+    (scan,) = shorten([Scan(source, view, source.schema.with_view(view))], engine)
     choice = choose(scan, engine)
     if choice.engine is not STREAM:
         block = evaluate(scan, engine)
@@ -118,7 +119,7 @@ def evaluate_element(source: Relation | Node, view: View, engine: str = "auto") 
 
 def iter_sorted_blocks(scan: Scan, engine: str = "auto") -> Iterator[Block]:
     """Yield the elements of a scan in canonical blocks, in the order of its axes."""
-    (scan,) = _shorten([scan], engine)
+    (scan,) = shorten([scan], engine)
     choice = choose(scan, engine)
     run = choice.engine
     with trace(scan, run, choice.reason) as tracer:
@@ -143,7 +144,7 @@ def write_files(
     list of DataFile or None
         None if the engine has no tasks, or this process should write them.
     """
-    (scan,) = _shorten([scan], "auto")
+    (scan,) = shorten([scan], "auto")
     run = choose(scan).engine
     if not isinstance(run, TaskEngine) or not can_share(folder):
         return None
@@ -169,7 +170,7 @@ def fold_ranges(scan: Scan, function: FoldRange) -> Iterator[tuple[Any, ...]] | 
         None if the engine has no tasks, or this process should call the function. Arrays exist until the next ones are
         asked for.
     """
-    (scan,) = _shorten([scan], "auto")
+    (scan,) = shorten([scan], "auto")
     run = choose(scan).engine
     if not isinstance(run, TaskEngine):
         return None
@@ -197,7 +198,7 @@ def iter_blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block
     axes
         Axes whose coordinates are needed, all by default; those of others are undefined.
     """
-    (scan,) = _shorten([scan], "auto")
+    (scan,) = shorten([scan], "auto")
     with trace(scan, STREAM, choose(scan).reason if is_tracing() else "") as tracer:
         for block in STREAM.iter_unsorted(tracer.scans[0], axes):
             yield tracer.block(block)
@@ -230,7 +231,7 @@ def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[
 
 def reduce_all(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
     """Return reductions of one scan over all axes, computed in one pass."""
-    scans = _shorten(nodes[0].scans, engine)
+    scans = shorten(nodes[0].scans, engine)
     if scans is not nodes[0].scans:
         nodes = [node.with_inputs(scans) for node in nodes]
     choice = choose(nodes[0], engine)
@@ -322,7 +323,7 @@ def evaluate_many(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
     """
     if len(scans) == 1 or given_engine(engine) not in (None, STREAM):
         return [evaluate(scan, engine) for scan in scans]
-    scans = _shorten(scans, engine)
+    scans = shorten(scans, engine)
     found = []
     with contextlib.ExitStack() as stack:
         tracers = [

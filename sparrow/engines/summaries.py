@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.registry import STREAM
+from sparrow.engines.run import shorten
 from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import lower, scan_reader, selection
 from sparrow.engines.tracing import trace
@@ -48,12 +49,14 @@ def sample_elements(scan: Scan, n: int, rng: np.random.Generator) -> Block:
 
 
 def _select(scan: Scan, select: Callable[[Scan], Block]) -> Block:
+    (scan,) = shorten([scan])
     with trace(scan, STREAM, "stream: elements are selected as they are read") as tracer:
         return tracer.block(select(*lower(tracer.scans)))
 
 
 @contextmanager
 def _lower_traced(scan: Scan) -> Iterator[Scan]:
+    (scan,) = shorten([scan])
     with trace(scan, STREAM, "stream: values are counted as they are read") as tracer:
         (found,) = lower(tracer.scans)
         yield found

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow.core.array_validation import check_arrow
-from sparrow.engines import register_select
+from sparrow.engines import register_select, shorten
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.functions.query_paths import add_alias, check_readable, is_path, open_table, remote_paths, stored_beside
 from sparrow.functions.statements import (
@@ -394,7 +394,8 @@ def _define(
 
     if _is_tensor(thing):
         scan = thing.__sparrow_scan__()
-        elements, labels = register_select(scan, con), axis_labels(scan)
+        (shown,) = shorten([scan])
+        elements, labels = register_select(shown, con), axis_labels(scan)
         if not labels:
             con.execute(f"CREATE TEMP VIEW {quote_name(name)} AS {elements}")
             return None

@@ -60,12 +60,20 @@ def show(A: Any, x: Any) -> Any:
     return A @ x
 
 
+def rank(A: Any, x: Any) -> Any:
+    if isinstance(x, sp.Tensor):
+        x.topk(2)
+        x.hist(bins=3)
+        sp.sql("select max(value) from x", x=x).fetchall()
+    return A @ x / 3
+
+
 def sort_and_add(A: Any, x: Any) -> Any:
     order = np.argsort(np.asarray(x), kind="stable")
     return x[order] + (STEP if isinstance(x, np.ndarray) else sp.asarray(STEP))
 
 
-LOOPS = [power, converge, scale, peek, outer, fibonacci, count_stored, show, sort_and_add]
+LOOPS = [power, converge, scale, peek, outer, fibonacci, count_stored, show, rank, sort_and_add]
 
 
 def work(step: Callable[[Any, Any], Any], count: int) -> Counter[str]:
