@@ -2,7 +2,9 @@
 
 These libraries ask an operand that they do not know for its array, ``frame @ A``, or for an attribute of their own,
 ``array + A``, and drop the labels of the tensor. Their own operand is in the frame of the caller: labels that differ
-are refused here, as the operators of the tensor refuse them.
+are refused here, as the operators of the tensor refuse them. Nothing but the frame tells ``series.dot(A)`` from
+``pandas.Series(A)``: both call ``numpy.asarray(A)``. In a version of these libraries whose functions or variables have
+other names, nothing is refused.
 """
 
 from __future__ import annotations
@@ -35,9 +37,12 @@ def reject_pandas_caller(tensor: Base, caller: FrameType | None) -> None:
         Frame that asks for the array.
     """
     for frame in _frames(caller, "pandas"):
-        name, own = frame.f_code.co_name, frame.f_locals.get("self")
-        if own is not None and name in _PANDAS_METHODS and is_pandas(own) and own.ndim and tensor.ndim:
-            reject_other_labels(tensor, own, _pandas_axes(tensor, own, name, frame.f_locals.get("axis")))
+        name = frame.f_code.co_name
+        if name not in _PANDAS_METHODS:
+            continue
+        own, axis = frame.f_locals.get("self"), frame.f_locals.get("axis")
+        if is_pandas(own) and getattr(own, "ndim", None) and tensor.ndim:
+            reject_other_labels(tensor, own, _pandas_axes(tensor, own, name, axis))
             return
 
 
@@ -69,7 +74,7 @@ def reject_xarray_caller(tensor: Base, caller: FrameType | None) -> None:
     for each in operands:
         if type(each).__module__.partition(".")[0] == "xarray":
             for array in each.data_vars.values() if hasattr(each, "data_vars") else (each,):
-                if is_xarray(array) and array.ndim:
+                if is_xarray(array) and getattr(array, "ndim", None):
                     reject_other_labels(tensor, array)
 
 

@@ -18,6 +18,7 @@ from sparrow.interop.interchange import implicit_dense_array
 from sparrow.interop.labelled_objects import is_frame, is_polars, is_xarray, object_labels, xarray_dims
 from sparrow.kernels.coo import Block
 from sparrow.plan import MatchRule, Scan, axis_labels, match_mask, match_values
+from sparrow.plan.labels import AxisLabels
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.tensor.base import Base, as_scan
 
@@ -162,14 +163,13 @@ def reject_other_labels(tensor: Base, other: Any, axes: Mapping[int, int] | None
     """
     if axes is None and is_xarray(other):
         _reject_other_places(tensor, xarray_dims(other))
-    converted = to_labelled(other, tensor, axes)
-    if converted is other or not converted.ndim:
-        return
-    mine, theirs = (axis_labels(one.__sparrow_scan__()) for one in (tensor, converted))
+    theirs = _comparable_labels(other, tensor, axes)
+    mine = axis_labels(tensor.__sparrow_scan__()) if theirs else {}
     for axis, labels in theirs.items():
-        dim, at = converted.dims[axis], axis - converted.ndim + tensor.ndim if axes is None else axes[axis]
-        at = tensor.dims.index(dim) if axes is None and is_xarray(other) and dim in tensor.dims else at
-        if at in mine and not mine[at].equals(labels):
+        at = axis - other.ndim + tensor.ndim if axes is None else axes[axis]
+        if axes is None and is_xarray(other) and (dim := xarray_dims(other)[axis]) in tensor.dims:
+            at = tensor.dims.index(dim)
+        if at in mine and not mine[at].equals(AxisLabels.of(labels)):
             kind = type(other).__name__
             way = "convert it with sp.asarray(array)" if is_xarray(other) else "reindex it, or pass its to_numpy()"
             raise LabelError(

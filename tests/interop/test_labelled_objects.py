@@ -186,6 +186,31 @@ def test_foreign_code_does_not_drop_other_labels(expression: str) -> None:
         np.testing.assert_allclose(np.asarray(found), FOREIGN_FIRST[expression])
 
 
+def test_values_of_foreign_objects_are_not_read() -> None:
+    A = sp.asarray([1.0, 2, 3], dims=("u",), labels={"u": list("abc")})
+    frame = pandas.DataFrame({"name": ["x", "y", "z"]}, index=list("abc"))
+    assert frame.assign(z=A)["z"].tolist() == [1, 2, 3]
+    assert frame["name"].where(A > 1).tolist()[1:] == ["y", "z"]
+    with pytest.raises(LabelError, match="labels of dimension 'u' differ"):
+        frame[::-1].assign(z=A)
+
+
+@pytest.mark.parametrize("library", ["pandas", "xarray"])
+def test_unknown_versions_of_libraries_take_arrays(library: str) -> None:
+    A = sp.asarray([1.0, 2, 3], dims=("u",), labels={"u": list("abc")})
+    kind = type("Foreign", (), {"__module__": f"{library}.core.other"})
+    holders = [None, object(), kind(), *(kind() for _ in range(4))]
+    for holder, attributes in zip(
+        holders[3:], ({"ndim": 1}, {"ndim": 2}, {"dims": ("u",), "data": [1]}, {"data_vars": {"x": 1}}), strict=True
+    ):
+        vars(holder).update(attributes)
+    for name in ("dot", "_where", "_sanitize_column", "_flex_arith_method", "_binary_op"):
+        scope: dict[str, Any] = {"np": np, "__name__": f"{library}.core.other"}
+        exec(f"def {name}(self, other, axis=None): return np.asarray(getattr(other, 'variable', other))", scope)
+        for holder in holders:
+            np.testing.assert_array_equal(scope[name](holder, A), [1, 2, 3])
+
+
 def test_xarray_does_not_broadcast_names_by_position() -> None:
     space = foreign_operands([0, 1, 2])
     for expression in ("X + v", "np.add(v, X)", "np.add(x, A)", "A * x", "X.T + A"):
