@@ -355,7 +355,9 @@ def reindex_axis(scan: Scan, axis: int, positions: NDArray[Any]) -> Scan:
         bounds = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(positions)]
         if axis == 0 and len(bounds) <= tuning().max_concat_slices and not missing.all():
             return _concat_slices(scan, axis, [(int(positions[k]), stop - k) for k, stop in itertools.pairwise(bounds)])
-        scan, positions = _concat_slices(scan, axis, [(0, size), (-1, 1)]), np.where(missing, size, positions)
+        added = int(np.count_nonzero(missing))  # one slice each: a list that repeats one is read in small parts
+        scan, positions = _concat_slices(scan, axis, [(0, size), (-1, added)]), positions.copy()
+        positions[missing] = np.arange(size, size + added)
     start, stop = (int(positions[0]), int(positions[0]) + len(positions)) if len(positions) else (0, 0)
     straight = np.array_equal(positions, np.arange(start, stop))
     key: list[Any] = [slice(None)] * ndim

@@ -94,8 +94,12 @@ class Data:
     @property
     def writable(self) -> Any:
         """A copy of ``A`` that may be written to."""
+        return self.copy_of("A")
+
+    def copy_of(self, name: str) -> Any:
+        """Return a copy of a tensor that may be written to."""
         path = self.path()
-        shutil.copytree(self.path_of("A"), path)
+        shutil.copytree(self.path_of(name), path)
         return sp.open(path)
 
     @property
@@ -302,6 +306,30 @@ def _open_labelled(d: Data) -> sp.Tensor:
     return A.rename(d1="item")
 
 
+def _add_labelled(d: Data) -> Any:
+    """Return sums of two matrices by labels of rows, of which half are in common."""
+    found = []
+    for name, first in (("A", 0), ("B", d.n // 2)):
+        T = d.copy_of(name)
+        T.set_labels(0, [f"label {k}" for k in range(first, first + d.n)])
+        found.append(T.rename(d0="item"))
+    return (found[0] + found[1]).sum(axis="item")
+
+
+def _scale_rows(R: sp.Tensor) -> Any:
+    """Return rows that sum to 1."""
+    return R / np.maximum(R.sum(axis=1, keepdims=True), 1)
+
+
+def _append_runs(W: sp.Tensor, d: Data) -> None:
+    """Append six runs to a matrix and merge them."""
+    size = -(-d.n // 6)
+    for start in range(0, d.n, size):
+        rows = d.B[start : start + size]
+        W.append(sp.pad(rows, ((start, d.n - start - len(rows)), (0, 0))), duplicates="last")
+    W.compact()
+
+
 def _store_classes(d: Data) -> Path:
     path = d.path()
     sp.asarray(d.y * 1.0).save(path)
@@ -449,6 +477,7 @@ CASES: dict[str, Case | list[Case]] = {
         lambda d: sp.matmul(d.A[: d.n // 100], d.B, topk=5),
         lambda d: sp.matmul(d.A, d.x, semiring="min_plus"),
         lambda d: sp.matmul(d.A, d.B, mask=d.A[:, :] > 0.999),
+        lambda d: d.R.T @ _scale_rows(d.R),
     ],
     "sp.einsum": [
         lambda d: sp.einsum("ij,ij,j->i", d.A, d.B, d.x),
@@ -504,6 +533,7 @@ CASES: dict[str, Case | list[Case]] = {
         lambda d: d.A.vindex[d.rows, d.rows],
         lambda d: d.A[np.sort(d.rows)],
         lambda d: d.T[:, d.rows[:500] % COLUMNS],
+        lambda d: (d.A + d.B).vindex[np.tile(d.rows, 30), np.tile(d.rows[::-1], 30)],
     ],
     "sp.Tensor.repeated": [
         repeat_rows,
@@ -536,11 +566,18 @@ CASES: dict[str, Case | list[Case]] = {
     "sp.unstack": lambda d: sp.unstack(d.T[:4]),
     "sp.split": lambda d: sp.split(d.A, 2),
     "sp.tile": lambda d: sp.tile(d.A, (2, 2)),
-    "sp.repeat": lambda d: [sp.repeat(d.A, 2, axis=0), sp.repeat(d.A, 2, axis=1)],
+    "sp.repeat": [
+        lambda d: [sp.repeat(d.A, 2, axis=0), sp.repeat(d.A, 2, axis=1)],
+        lambda d: (sp.repeat(d.A, 3, axis=0) * sp.repeat(d.B, 3, axis=0)).sum(axis=1),
+    ],
     "sp.roll": lambda d: [sp.roll(d.A, 5, axis=0), sp.roll(d.A, 5, axis=1), sp.roll(d.A, 5)],
     "sp.flip": lambda d: [sp.flip(d.A), sp.flip(d.A, 1)],
     "sp.pad": lambda d: sp.pad(d.A, 2),
-    "sp.diff": [lambda d: sp.diff(d.A, axis=0), lambda d: sp.diff(d.A, axis=1)],
+    "sp.diff": [
+        lambda d: sp.diff(d.A, axis=0),
+        lambda d: sp.diff(d.A, axis=1),
+        lambda d: sp.diff(d.A + d.B, axis=0).max(axis=1),
+    ],
     "sp.tril": of_matrix(sp.tril),
     "sp.triu": of_matrix(sp.triu),
     "sp.diagonal": of_matrix(sp.diagonal),
@@ -548,7 +585,7 @@ CASES: dict[str, Case | list[Case]] = {
     "sp.broadcast_to": lambda d: sp.broadcast_to(d.A, (2, d.n, d.n)),
     "sp.broadcast_arrays": lambda d: sp.broadcast_arrays(d.A, d.x),
     "sp.meshgrid": lambda d: sp.meshgrid(d.V, [1.0, 2.0]),
-    "sp.align": lambda d: sp.align(d.A, d.B),
+    "sp.align": [lambda d: sp.align(d.A, d.B), _add_labelled],
     "sp.transpose": of_matrix(sp.transpose),
     "sp.matrix_transpose": of_matrix(sp.matrix_transpose),
     "sp.permute_dims": lambda d: [sp.permute_dims(d.T, order) for order in itertools.permutations(range(3))],
@@ -639,13 +676,20 @@ CASES: dict[str, Case | list[Case]] = {
         write(lambda W, d: W.__setitem__(np.unique(d.rows), W[np.unique(d.rows)] * 2)),
         write(lambda W, d: W.__setitem__(d.mask, W[d.mask] * 2)),
         write(lambda W, d: W.__setitem__((slice(None), 3), 1.0)),
+        lambda d: (W := d.copy_of("V")).__setitem__(W > 0.5, 0),
     ],
     "sp.Tensor.put": write(lambda W, d: W.put([d.rows, d.rows], 1.0)),
-    "sp.Tensor.append": write(lambda W, d: W.append(d.B, duplicates="last")),
+    "sp.Tensor.append": [
+        write(lambda W, d: W.append(d.B, duplicates="last")),
+        write(lambda W, d: (W.append(d.B, duplicates="last"), W.verify(), W.vacuum("0 seconds"))),
+    ],
     "sp.Tensor.edit": write(_edit),
     "sp.Tensor.resize": write(lambda W, d: W.resize(d.n // 2, d.n // 2)),
     "sp.Tensor.add_order": write(lambda W, d: W.add_order((1, 0))),
-    "sp.Tensor.compact": write(lambda W, d: (W.append(sp.where(d.B > 0.7, d.B, 0), duplicates="sum"), W.compact())[1]),
+    "sp.Tensor.compact": [
+        write(lambda W, d: (W.append(sp.where(d.B > 0.7, d.B, 0), duplicates="sum"), W.compact())[1]),
+        write(_append_runs),
+    ],
     "sp.Tensor.verify": method("verify"),
     "sp.Tensor.set_labels": write(lambda W, d: W.set_labels(0, [f"label {k}" for k in range(d.n)])),
     "np.copyto": write(lambda W, d: np.copyto(W, d.B)),

@@ -140,6 +140,9 @@ def test_outer_join_fills_missing_labels(max_slices: int) -> None:
         wanted[np.ix_(numbers, numbers)] += array
     with sparrow.testing.tune("plan", max_concat_slices=max_slices):
         total = parts[0] + parts[1] + parts[2]
+        aligned = sp.align(*parts)
+    views = [one.__sparrow_scan__().view for one in aligned]
+    assert all(group.max_repeats == 1 for view in views for group in view.points), "repeated rows are read slowly"
     there = np.unique(np.concatenate(sides))
     assert names(total, 0) == names(total, 1) == [f"u{number:03}" for number in there]
     np.testing.assert_array_equal(total.to_numpy(), wanted[np.ix_(there, there)])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.bisection import bisect_sorted
 from sparrow.core.indexing.points import IntArray
 
 __all__ = ["Box"]
@@ -68,7 +69,7 @@ class Box:
                 start += (r[0] - start) % r.step
                 out &= start <= last
         for dim, members in self.members:
-            out &= np.searchsorted(members, low[:, dim], "left") < np.searchsorted(members, high[:, dim], "right")
+            out &= bisect_sorted(members, low[:, dim]) < bisect_sorted(members, high[:, dim], "right")
         return out
 
     def overlap_fractions(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.float64]:

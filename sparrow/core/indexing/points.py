@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.bisection import bisect_sorted
 from sparrow.core.tuning import tuning
 from sparrow.runtime import memory
 
@@ -62,6 +63,14 @@ class Points:
         return bool((column[1:] > column[:-1]).all())
 
     @cached_property
+    def is_sorted(self) -> bool:
+        """True if the points are a list in one dimension that never descends."""
+        if len(self.coords) != 1 or len(self.shape) != 1:
+            return False
+        column = self.coords[0]
+        return self._is_ascending or bool((column[1:] >= column[:-1]).all())
+
+    @cached_property
     def distinct(self) -> tuple[IntArray, ...]:
         """Sorted distinct coordinates per dimension."""
         if self._is_ascending:
@@ -104,6 +113,9 @@ class Points:
 
         None if it has 2^62 positions or more.
         """
+        if self._is_ascending and self.count:
+            column = self.coords[0].reshape(-1)
+            return _FlatKeys([0], [int(column[-1]) + 1], column, None, True)
         lows = [int(column.min()) if column.size else 0 for column in self.coords]
         spans = [
             int(column.max()) - low + 1 if column.size else 1 for column, low in zip(self.coords, lows, strict=True)
@@ -295,7 +307,7 @@ def _isin_sorted(values: IntArray, table: IntArray) -> tuple[NDArray[np.bool_], 
     """Return a mask of the values in a sorted table, and the positions of those."""
     if len(table) == 0:
         return np.zeros(len(values), dtype=bool), np.zeros(0, dtype=np.int64)
-    positions = np.searchsorted(table, values)
+    positions = bisect_sorted(table, values)
     positions[positions == len(table)] = 0
     found = table[positions] == values
     return found, positions[found]

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.bisection import bisect_sorted
 from sparrow.core.indexing.axes import NewAxis, RangeAxis
 from sparrow.core.indexing.box import Box
 from sparrow.core.indexing.points import IntArray
 from sparrow.core.indexing.view import View
 
 __all__ = ["Selection"]
+
+_RUN_CHUNK = 1 << 16
 
 
 class Selection(Box):
@@ -65,11 +68,9 @@ class Selection(Box):
         if not self.members:
             return (Box(self.ranges),)
         dim, members = self.members[0]
-        stops = np.flatnonzero(np.diff(members) > 1) + 1
-        if len(stops) >= limit:
-            stops = stops[np.linspace(0, len(stops) - 1, limit - 1).astype(np.int64)]
+        stops = _run_stops(members, limit)
         found = []
-        for part in np.split(members, np.unique(stops)):
+        for part in np.split(members, stops):
             ranges = list(self.ranges)
             ranges[dim] = range(int(part[0]), int(part[-1]) + 1)
             found.append(Box(tuple(ranges)))
@@ -85,7 +86,7 @@ class Selection(Box):
         listed = dict(self.members)
         for dim, (r, lo, hi) in enumerate(zip(self.ranges, low, high, strict=True)):
             if dim in listed:
-                first, last = np.searchsorted(listed[dim], lo, "left"), np.searchsorted(listed[dim], hi, "right")
+                first, last = bisect_sorted(listed[dim], lo), bisect_sorted(listed[dim], hi, "right")
                 if last - first != hi - lo + 1:
                     return False
             elif not Box((r,)).covers((lo,), (hi,)):
@@ -95,7 +96,7 @@ class Selection(Box):
     def intersects(self, low: Sequence[int], high: Sequence[int]) -> bool:
         """Return whether the selection may have a coordinate within inclusive bounds."""
         return super().intersects(low, high) and all(
-            np.searchsorted(members, low[dim], "left") < np.searchsorted(members, high[dim], "right")
+            bisect_sorted(members, low[dim]) < bisect_sorted(members, high[dim], "right")
             for dim, members in self.members
         )
 
@@ -106,3 +107,16 @@ class Selection(Box):
             at = np.flatnonzero(inside)
             inside[at] = group.count_matches([coords[dim][at] for dim in group.dims]) > 0
         return inside
+
+
+def _run_stops(members: IntArray, limit: int) -> IntArray:
+    """Return the stops of runs of consecutive coordinates, except the last one.
+
+    Positions at equal distances if there are ``limit`` runs or more.
+    """
+    found: list[IntArray] = []
+    for start in range(0, len(members) - 1, _RUN_CHUNK):  # the differences of all would take as much again
+        found.append(np.flatnonzero(np.diff(members[start : start + _RUN_CHUNK + 1]) > 1) + (start + 1))
+        if sum(map(len, found)) >= limit:
+            return np.unique(np.linspace(0, len(members), limit + 1).astype(np.int64)[1:-1])
+    return np.concatenate(found) if found else np.zeros(0, np.int64)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.bisection import bisect_sorted
 from sparrow.core.indexing import NewAxis, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import scan_reader
@@ -140,7 +141,7 @@ class GroupBy:
                 return self._all
         axis = self.kept[0]
         if self._all is not None:
-            first, last = np.searchsorted(self._all.coords[0], [start, stop])
+            first, last = bisect_sorted(self._all.coords[0], [start, stop])
             return self._all.take(slice(int(first), int(last)))
         found = self._aggregate(self.scan.then(self.scan.view.then(self._key(start, stop))))
         dtype = self.scan.schema.coordinate_dtype(axis)

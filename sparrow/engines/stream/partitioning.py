@@ -142,6 +142,8 @@ def cursor_strategy(scan: Scan) -> Literal["chunks", "kept", "repeated", "sorted
             return None
         if fits_in_memory(Scan(scan.relation.relation, view, scan.schema)):
             return "kept"
+        if scan_reader.is_sorted_list(scan, order):
+            return None  # each partition reads a few chunks
     rows = max(view.repeats, 1) * scan.relation.stats(view.box(), order).rows
     if 0 < rows * parameters.element_bytes <= memory.limit() // parameters.sort_parts:
         return "sorted"

@@ -49,7 +49,9 @@ def split_repeats(scan: Scan) -> Scan:
     if not view.points or not view.size or isinstance(scan.relation, SplitRelation):
         return scan
     times = math.prod(group.max_repeats for group in view.points) * max(view.repeats, 1)
-    limit = tuning().max_shown_elements
+    parameters = tuning()
+    fit = memory.working_bytes() // (parameters.partition_copies * scan.schema.element_bytes())
+    limit = min(parameters.max_shown_elements, max(fit, parameters.min_partition_rows))
     if times <= 1 or times * scan.relation.stats(view.box(), scan_order(scan)).rows <= limit:
         return scan
     growth = math.prod(group.count / max(len(group.distinct[0]), 1) for group in view.points if group.dims)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.bisection import bisect_sorted
 from sparrow.core.indexing import Box, ListAxis, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order, sorted_order
 from sparrow.engines.stream.block_buffer import BlockBuffer
@@ -259,6 +260,18 @@ def is_row_list(scan: Scan) -> bool:
     return view.points[0].dims == (0,) and view.axes[1:] == whole[1:]
 
 
+def is_sorted_list(scan: Scan, order: Sequence[int]) -> bool:
+    """Return whether the first axis is an ascending list of the leading dimension.
+
+    The list may repeat coordinates; ``order`` is the sort order.
+    """
+    view = scan.view
+    axis = view.axes[0] if view.ndim else None
+    if not isinstance(axis, ListAxis) or not order or view.points[axis.group].dims != (order[0],):
+        return False
+    return view.points[axis.group].is_sorted
+
+
 def _in_memory(relation: Relation) -> MemoryRelation | None:
     """Return a relation in memory that may be split, None for any other."""
     found = relation.relation if isinstance(relation, SplitRelation) else relation
@@ -469,7 +482,8 @@ def clip_to_view(block: Block, view: View, order: tuple[int, ...], chunk: Chunk)
         elif dim in listed:
             column = block.coords[dim]
             wanted = listed[dim]
-            wanted = wanted[slice(*np.searchsorted(wanted, [chunk.low[dim], chunk.high[dim] + 1]))].astype(column.dtype)
+            first, last = bisect_sorted(wanted, chunk.low[dim]), bisect_sorted(wanted, chunk.high[dim], "right")
+            wanted = wanted[first:last].astype(column.dtype)
             if len(wanted) > tuning().max_listed_rows:
                 return block
             ends = np.searchsorted(column, wanted, "left"), np.searchsorted(column, wanted, "right")

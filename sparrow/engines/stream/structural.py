@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.bisection import bisect_sorted
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
 from sparrow.engines.sort_orders import scan_order
@@ -469,7 +470,7 @@ class _VectorCursor:
         """Return the elements in [start, stop) of the sorted vector."""
         operator = self._operator
         line = operator.transform(scan_reader.read_block(operator.children[0]), 0, operator.schema.shape[0])
-        first, last = np.searchsorted(line.coords[0], [start, stop])
+        first, last = bisect_sorted(line.coords[0], [start, stop])
         return line.take(slice(int(first), int(last)))
 
 
@@ -513,7 +514,7 @@ class _BestOfVectorCursor:
         node = self._operator.node
         found = best_elements(self._operator.children[0], node.k, node.largest)
         order = np.argsort(found.coords[0])
-        first, last = np.searchsorted(found.coords[0][order], [start, stop])
+        first, last = bisect_sorted(found.coords[0][order], [start, stop])
         return found.take(order[int(first) : int(last)])
 
 

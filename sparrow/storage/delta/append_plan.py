@@ -200,9 +200,18 @@ class _Append:
         return self._apply(old, new) if new.count else old
 
     def _apply(self, old: Block, new: Block) -> Block:
-        if not isin_block(old, new).any():
-            return merge_blocks([old, new], self._schema.ndim, self._schema.dtype)
-        return apply_edit(old, replace(self._edit, upsert=new), self._schema)
+        """Return elements after the edit; only those that both have are sorted."""
+        ndim, dtype = self._schema.ndim, self._schema.dtype
+        exists = isin_block(old, new)
+        if not exists.any():
+            return merge_blocks([old, new], ndim, dtype)
+        replaced = isin_block(new, old)
+        met, old = old.take(replaced), old.take(~replaced)
+        del replaced
+        if self._edit.existing != "last":
+            both = apply_edit(met, replace(self._edit, upsert=new.take(exists)), self._schema)
+            new = merge_blocks([new.take(~exists), both], ndim, dtype)
+        return merge_blocks([old, new], ndim, dtype)
 
     def _read(self, chunk: Chunk, which: Callable[[Part], bool]) -> Block:
         """Return the elements of some parts of a chunk, in order."""

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.bisection import bisect_sorted
 from sparrow.core.indexing import Box
 from sparrow.kernels.coo import Block, concat_blocks, flat_positions, sort_block
 from sparrow.relations.memory import RowSlices
@@ -201,7 +202,8 @@ def _clip_to_box(block: Block, part: Part, box: Box) -> Block:
     for dim, wanted in box.members:
         if dim == 0:
             column = block.coords[0]
-            rows = wanted[slice(*np.searchsorted(wanted, [column[0], column[-1] + 1]))].astype(column.dtype)
+            rows = wanted[bisect_sorted(wanted, column[0]) : bisect_sorted(wanted, column[-1], "right")]
+            rows = rows.astype(column.dtype)
             if len(rows) <= tuning().row_search_max:
                 ends = np.searchsorted(column, rows, "left"), np.searchsorted(column, rows, "right")
                 block = RowSlices(*ends).take_block(block)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from sparrow.core.bisection import bisect_sorted
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import DuplicateError, ShapeError
@@ -204,8 +205,8 @@ def _position(block: Block, key: Key, start: int, stop: int, right: bool) -> int
     """
     for dim, column in enumerate(block.coords):
         part = column[start:stop]
-        low = start + int(np.searchsorted(part, key[dim], "left"))
-        high = start + int(np.searchsorted(part, key[dim], "right"))
+        low = start + int(bisect_sorted(part, key[dim]))
+        high = start + int(bisect_sorted(part, key[dim], "right"))
         if low == high:
             return low
         start, stop = low, high
@@ -223,8 +224,8 @@ def _split_upsert(snapshot: Snapshot, upsert: Block | None) -> tuple[list[int], 
     if not upsert.coords:
         return [0] * len(table), [upsert.count] * len(table)
     leading = upsert.coords[0]
-    starts = np.searchsorted(leading, table.low[:, 0], "left")
-    stops = np.searchsorted(leading, table.high[:, 0], "right")
+    starts = bisect_sorted(leading, table.low[:, 0])
+    stops = bisect_sorted(leading, table.high[:, 0], "right")
     for at in np.flatnonzero(stops > starts).tolist():
         if table.low.shape[1] == 1:
             break
@@ -394,8 +395,8 @@ def _split_by_row_group(snapshot: Snapshot, upsert: Block | None, piece: Piece) 
         else:
             leading = upsert.coords[0][start : piece.stop]
             top = int(found.high[group, 0])
-            low = start + int(np.searchsorted(leading, top, "left"))
-            stop = start + int(np.searchsorted(leading, top, "right"))
+            low = start + int(bisect_sorted(leading, top))
+            stop = start + int(bisect_sorted(leading, top, "right"))
             if low != stop and int(found.low[group + 1, 0]) == top:
                 bottom, last = found.low[group].tolist(), tuple(found.high[group].tolist())
                 if bottom[:-1] != list(last[:-1]):

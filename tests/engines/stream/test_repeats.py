@@ -42,23 +42,25 @@ ASKED: dict[str, Callable[[Any], Any]] = {
 @given(
     lists=st.tuples(LISTS, LISTS), kind=st.sampled_from(["rows", "columns", "both", "pairs"]),
     ask=st.sampled_from(sorted(ASKED)), seed=st.integers(0, 9), stored=st.booleans(), shown=st.sampled_from([1, 6, 99]),
+    ascending=st.booleans(), fits=st.booleans(),
 )  # fmt: skip
 def test_lists_with_repeats_equal_numpy(
     tmp_path_factory: pytest.TempPathFactory, lists: tuple[list[int], list[int]], kind: str, ask: str, seed: int,
-    stored: bool, shown: int,
+    stored: bool, shown: int, ascending: bool, fits: bool,
 ) -> None:  # fmt: skip
     dense = random_array(SHAPE, seed=seed)
     A: Any = sp.asarray(dense)
     if stored:
         A = sp.Tensor(stored_relation(tmp_path_factory.mktemp("A") / "A", dense))
-    rows, columns = lists
+    rows, columns = map(sorted, lists) if ascending else lists
     if kind == "pairs":
         many = min(len(rows), len(columns))
         key: Any = (np.array(rows[:many])[:, None], np.array(columns[:many])[None, ::-1])
     else:
         both = {"rows": (rows, slice(None)), "columns": (slice(None), columns), "both": np.ix_(rows, columns)}
         key = both[kind]
-    with tune("stream", max_shown_elements=shown, partition_rows=16, min_partition_rows=1):
+    parts = 8 if fits else 1 << 60
+    with tune("stream", max_shown_elements=shown, partition_rows=16, min_partition_rows=1, lookup_parts=parts):
         found, expected = ASKED[ask](A[key]), ASKED[ask](dense[key])
         np.testing.assert_allclose(found.to_numpy() if isinstance(found, sp.Tensor) else found, expected)
         assert A[key].nnz == np.count_nonzero(dense[key])
