@@ -17,7 +17,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-__all__ = ["BackgroundThread", "Channel", "DetachedTask", "Pool", "Task", "Waiters"]
+__all__ = ["BackgroundThread", "Channel", "DetachedTask", "Pool", "Task", "Waiters", "call_elsewhere"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -193,7 +193,7 @@ class Pool:
 
         try:
             if threading.current_thread() is threading.main_thread() and len(self._executor._threads) < self._size:
-                _call_elsewhere(submit)
+                call_elsewhere(submit)
             else:
                 submit()
         except KeyboardInterrupt:
@@ -226,8 +226,11 @@ class BackgroundThread(Pool):
         return super().submit(copy_context().run, work, *args, **kwargs)
 
 
-def _call_elsewhere(work: Callable[[], Any]) -> None:
-    """Call on another thread, started without locks of Python, and wait for the end."""
+def call_elsewhere(work: Callable[[], R]) -> R:
+    """Call on another thread; return the result or raise the error.
+
+    The thread is started without locks of Python. Ctrl-C does not reach the call, which goes on after it.
+    """
     task = Task(work)
     _thread_module.start_new_thread(task.run, ())
-    task.result()
+    return task.result()

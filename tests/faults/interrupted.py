@@ -70,7 +70,7 @@ def _ingest(folder: Path, draw: random.Random) -> None:
 
 
 def _export(folder: Path, draw: random.Random) -> None:
-    name = draw.choice(["out.csv", "out.parquet", "out.npz", "out.mtx.gz"])
+    name = draw.choice(["out.csv", "out.parquet", "out.npz", "out.mtx.gz", "out.h5ad", "out.bsp.h5"])
     sp.export(sp.open(folder / "t"), folder / name, overwrite=True)
 
 

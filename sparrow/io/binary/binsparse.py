@@ -21,7 +21,7 @@ from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.interop.binsparse import descriptor_of, format_of
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
-from sparrow.io.binary import hdf5
+from sparrow.io.binary import hdf5, hdf5_output
 from sparrow.io.tuning import tuning
 from sparrow.runtime.progress import bar
 from sparrow.storage.parquet.layout import decode_values
@@ -297,21 +297,26 @@ class BinsparseWriter(Writer):
         pairs = schema.dtype.kind == "c"
         stored = np.dtype(f"f{schema.dtype.itemsize // 2}") if pairs else schema.dtype
         stored = np.dtype(np.uint8) if schema.dtype.kind == "b" else stored
-        with self.sink() as sink, hdf5.create_file(sink) as file, bar("exporting", count, "elements") as advance:
-            file.attrs[_NAME] = json.dumps(descriptor)
-            arrays = [
-                hdf5.create_resizable(file, f"indices_{dim}", kinds[f"indices_{dim}"]) for dim in range(tensor.ndim)
-            ]
-            values = hdf5.create_resizable(file, "values", stored)
-            if not schema.has_zero_fill:
-                file["fill_value"] = np.full(1, schema.fill_value, schema.dtype).view(stored)
+        names = [*(f"indices_{dim}" for dim in range(tensor.ndim)), "values"]
+        types = dict(zip(names, [*(kinds[name] for name in names[:-1]), stored], strict=True))
+        fill = None if schema.has_zero_fill else np.full(1, schema.fill_value, schema.dtype).view(stored)
+        with self.sink() as sink, hdf5_output.create_file(sink) as file, bar("exporting", count, "elements") as advance:
+            file.run(_create_tensor, json.dumps(descriptor), types, fill)
             for batch in tensor.to_batches():
-                for array, column in zip(arrays, batch.columns[: tensor.ndim], strict=True):
-                    hdf5.append_rows(array, column.to_numpy())
                 parts = [column.to_numpy(zero_copy_only=False) for column in batch.columns[tensor.ndim :]]
-                hdf5.append_rows(values, np.ascontiguousarray(decode_values(parts, schema.dtype)).view(stored))
+                values = np.ascontiguousarray(decode_values(parts, schema.dtype)).view(stored)
+                coords = [column.to_numpy() for column in batch.columns[: tensor.ndim]]
+                file.append(dict(zip(names, [*coords, values], strict=True)))
                 advance(batch.num_rows)
         return count
+
+
+def _create_tensor(file: Any, descriptor: str, types: dict[str, Any], fill: NDArray[Any] | None) -> None:
+    file.attrs[_NAME] = descriptor
+    for name, kind in types.items():
+        hdf5_output.create_resizable(file, name, kind)
+    if fill is not None:
+        file["fill_value"] = fill
 
 
 def _detect(sample: Sample) -> str | None:

@@ -11,12 +11,13 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sparrow.core.schema import assigned_dims, check_dims, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Option, Reader, Writer, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
-from sparrow.io.binary import hdf5
+from sparrow.io.binary import hdf5, hdf5_output
 from sparrow.io.tabular.writers import check_no_nul
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
@@ -202,42 +203,28 @@ class H5adWriter(Writer):
         with (
             self.sink() as sink,
             memory.reserve(2 * 8 * (height + 1), "row pointers"),
-            hdf5.create_file(sink) as file,
+            hdf5_output.create_file(sink) as file,
             bar("exporting", tensor.nnz, "elements") as advance,
         ):
-            file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
-            group = file.create_group("X")
-            group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": tensor.shape})
-            arrays = {
-                name: hdf5.create_resizable(group, name, kind)
-                for name, kind in (("data", tensor.dtype), ("indices", wide))
-            }
+            file.run(_create_matrix, tensor.shape, {"data": tensor.dtype, "indices": wide})
             lengths = np.zeros(height + 1, np.int64)
             count = 0
             for batch in tensor.to_batches():
                 rows, cols, values = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
-                for name, part in (("data", values), ("indices", cols)):
-                    hdf5.append_rows(arrays[name], part)
+                file.append({"X/data": values, "X/indices": cols})
                 first = int(rows[0])
                 found = np.bincount(rows - first)
                 lengths[first + 1 : first + 1 + len(found)] += found
                 count += len(rows)
                 advance(len(rows))
-            group.create_dataset("indptr", data=np.cumsum(lengths).astype(wide))
+            file.run(_write_pointers, np.cumsum(lengths).astype(wide))
             for axis, side in enumerate(("obs", "var")):
-                self._side(file, side, tensor.labels(axis), tensor.shape[axis])
-            for empty in ("layers", "obsm", "obsp", "uns", "varm", "varp"):
-                file.create_group(empty).attrs.update({"encoding-type": "dict", "encoding-version": "0.1.0"})
+                self._write_side(file, side, tensor.labels(axis), tensor.shape[axis])
+            file.run(_create_empty_groups)
         return count
 
-    def _side(self, file: Any, side: str, labels: pa.Array | None, size: int) -> None:
-        import h5py
-
-        group = file.create_group(side)
-        group.attrs.update({"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index"})
-        group.attrs["column-order"] = np.empty(0, np.float64)
-        names = group.create_dataset("_index", (size,), h5py.string_dtype())
-        names.attrs.update({"encoding-type": "string-array", "encoding-version": "0.2.0"})
+    def _write_side(self, file: hdf5_output.OutputFile, side: str, labels: pa.Array | None, size: int) -> None:
+        file.run(_create_side, side, size)
         step = tuning().hdf5_label_batch
         for start in range(0, size, step):
             stop = min(start + step, size)
@@ -246,7 +233,38 @@ class H5adWriter(Writer):
                 if labels is None
                 else labels.slice(start, stop - start).cast(pa.string()).to_pylist()
             )
-            names[start:stop] = [str(text) for text in texts]
+            file.run(_write_names, side, start, [str(text) for text in texts])
+
+
+def _create_matrix(file: Any, shape: tuple[int, ...], kinds: dict[str, np.dtype[Any]]) -> None:
+    file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+    group = file.create_group("X")
+    group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": shape})
+    for name, kind in kinds.items():
+        hdf5_output.create_resizable(group, name, kind)
+
+
+def _write_pointers(file: Any, pointers: NDArray[Any]) -> None:
+    file.create_dataset("X/indptr", data=pointers)
+
+
+def _create_side(file: Any, side: str, size: int) -> None:
+    import h5py
+
+    group = file.create_group(side)
+    group.attrs.update({"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index"})
+    group.attrs["column-order"] = np.empty(0, np.float64)
+    names = group.create_dataset("_index", (size,), h5py.string_dtype())
+    names.attrs.update({"encoding-type": "string-array", "encoding-version": "0.2.0"})
+
+
+def _write_names(file: Any, side: str, start: int, texts: list[str]) -> None:
+    file[f"{side}/_index"][start : start + len(texts)] = texts
+
+
+def _create_empty_groups(file: Any) -> None:
+    for empty in ("layers", "obsm", "obsp", "uns", "varm", "varp"):
+        file.create_group(empty).attrs.update({"encoding-type": "dict", "encoding-version": "0.1.0"})
 
 
 def _detect(sample: Sample) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import mmap
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -35,6 +37,7 @@ from sparrow.kernels.coo import Duplicates
 from sparrow.runtime.dependencies import missing_dependency
 from sparrow.runtime.foreign_errors import find_errno
 from sparrow.runtime.progress import bar
+from sparrow.runtime.threads import call_elsewhere
 from sparrow.sorting import Rows
 from sparrow.storage.fs.failures import read_error
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -43,11 +46,8 @@ __all__ = [
     "HDF5_MAGIC",
     "ElementChunks",
     "StoredMatrix",
-    "append_rows",
     "check_unique_labels",
     "check_unpacked_size",
-    "create_file",
-    "create_resizable",
     "get_group",
     "get_member",
     "open_file",
@@ -58,9 +58,6 @@ __all__ = [
     "store_matrix",
     "unknown_layout",
 ]
-
-_CHUNK_ELEMENTS = 1 << 16
-"""Shape of the chunks of datasets that are written, a property of the file."""
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _HEAP = b"GCOL\x01\x00\x00\x00"
@@ -86,7 +83,7 @@ class StoredMatrix(NamedTuple):
 def open_file(src: Any) -> Iterator[tuple[str, Any]]:
     """Open an HDF5 file; errors of h5py within the block become ``IngestError``."""
     try:
-        import h5py
+        h5py = call_elsewhere(partial(importlib.import_module, "h5py"))  # fails for good if it is interrupted
     except ModuleNotFoundError as error:
         raise missing_dependency("reading HDF5", "h5py") from error
     sources = open_sources(src)
@@ -141,90 +138,6 @@ def unknown_layout(file: Any, name: str) -> IngestError:
         "pass them to sp.from_coords",
         name,
     )
-
-
-@contextmanager
-def create_file(sink: Any) -> Iterator[Any]:
-    """Open an HDF5 file that is written to a sink.
-
-    Raises
-    ------
-    MissingDependencyError
-        If h5py is not installed.
-    OSError
-        If the sink cannot be written.
-    """
-    try:
-        import h5py
-    except ModuleNotFoundError as error:
-        raise missing_dependency("writing HDF5", "h5py") from error
-    with open(sink.name, "r+b", buffering=0) if isinstance(sink.name, str) else nullcontext(sink) as below:
-        target = _FailureKeeper(below)
-        try:
-            with h5py.File(target, "w") as file:
-                yield file
-        except Exception:
-            if target.failure is None:
-                raise
-        if target.failure is not None:
-            raise target.failure
-
-
-class _FailureKeeper:
-    """File that keeps its first failure to itself.
-
-    The HDF5 library crashes if it cannot write while it closes a file.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.failure: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        """Write bytes; after a failure drop them."""
-        rest = memoryview(data).cast("B")
-        while rest and self.failure is None:
-            rest = rest[self._attempt(self._file.write, rest) or 0 :]
-        return len(data)
-
-    def truncate(self, size: int) -> int:
-        """Set the size of the file, unless that fails."""
-        self._attempt(self._file.truncate, size)
-        return size
-
-    def flush(self) -> None:
-        """Flush the file, unless that fails."""
-        self._attempt(self._file.flush)
-
-    def _attempt(self, call: Callable[..., Any], *args: Any) -> Any:
-        try:
-            return call(*args)
-        except OSError as error:
-            self.failure = self.failure or error
-            return None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-def create_resizable(group: Any, name: str, dtype: Any) -> Any:
-    """Return a new empty dataset for :func:`append_rows`."""
-    return group.create_dataset(
-        name,
-        (0,),
-        dtype,
-        maxshape=(None,),
-        chunks=(_CHUNK_ELEMENTS,),
-        compression="gzip",
-        compression_opts=1,
-        shuffle=True,
-    )
-
-
-def append_rows(array: Any, part: NDArray[Any]) -> None:
-    """Append to a dataset."""
-    array.resize((len(array) + len(part),))
-    array[len(array) - len(part) :] = part
 
 
 def get_member(group: Any, path: str, name: str) -> Any:

@@ -29,7 +29,7 @@ def ensure_cache_dir() -> None:
             return
     try:
         kept = _private_directory()
-    except OSError:  # Numba raises where a kernel is first defined
+    except OSError:  # every process compiles its kernels
         return
     os.environ[_CACHE_VARIABLE] = kept
     loaded = sys.modules.get("numba.core.config")

@@ -11,6 +11,8 @@ cover all kernel files that a file imports. Without sources, as in frozen applic
 
 A note tells that kernels are being compiled once a process has waited for that as long as for a progress bar.
 
+A kernel that cannot be written to the cache, as on a full disk, or read from it, is compiled in each process.
+
 ``NUMBA_BOUNDSCHECK=1`` compiles every kernel with bounds checks, for ``make test BOUNDSCHECK=1``.
 """
 
@@ -140,10 +142,57 @@ def _with_kernel_stamp(locator: Any) -> Any:
     return Stamped
 
 
+class _LastLocator(caching.UserWideCacheLocator):
+    """Locator for kernels if no directory is writable.
+
+    Numba would refuse to define them.
+    """
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        return cls(py_func, py_file)
+
+
 caching.CacheImpl._locator_classes[:0] = [
     _with_kernel_stamp(base)
-    for base in (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)
-]
+    for base in (
+        caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator, _LastLocator
+    )
+]  # fmt: skip
+
+_cache: Any = caching.FunctionCache
+_load, _save = _cache.load_overload, _cache.save_overload
+
+
+def _load_if_possible(cache: Any, sig: Any, target_context: Any) -> Any:
+    """Load a compiled function, None if the cache of our kernels fails."""
+    try:
+        return _load(cache, sig, target_context)
+    except OSError:
+        if not _is_kernel_file(cache._impl.locator._py_file):
+            raise
+        return None
+
+
+def _save_if_possible(cache: Any, sig: Any, data: Any) -> None:
+    """Save a compiled function, or note once that the cache of our kernels fails."""
+    try:
+        _save(cache, sig, data)
+    except OSError as error:
+        if not _is_kernel_file(cache._impl.locator._py_file):
+            raise
+        if not _uncached:
+            progress.write_note(
+                f"sparrow: compiled kernels cannot be cached in {cache.cache_path} ({error.strerror}): every process "
+                "compiles them; free space, or set NUMBA_CACHE_DIR to another directory"
+            )
+        _uncached.append(sig)
+
+
+_uncached: list[Any] = []
+"""Signatures of the kernels that this process could not save."""
+_cache.load_overload = _load_if_possible
+_cache.save_overload = _save_if_possible
 
 
 class _CompileNote(event.Listener):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -68,10 +69,37 @@ def test_writable_directory_changes_nothing(
     assert not capsys.readouterr().err
 
 
-def test_numba_raises_without_any_directory(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_set_without_any_directory(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> str:
         raise FileNotFoundError("No usable temporary directory found")
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
     cache_dir.ensure_cache_dir()
     assert "NUMBA_CACHE_DIR" not in os.environ
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["full disk", "no directory"])
+def test_kernels_run_without_a_cache(tmp_path: Path, is_full: bool) -> None:
+    """The disk takes no file of more than 100 bytes, or none at all."""
+    script = (
+        "import os, resource, tempfile\n"
+        f"if {is_full}:\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "else:\n"
+        "    def refuse(*args, **options):\n"
+        "        raise OSError(28, 'No space left on device')\n"
+        "    os.makedirs = tempfile.TemporaryFile = refuse\n"
+        "import numpy as np\n"
+        "from sparrow.kernels.keys import sortedness\n"
+        "for dtype in (np.int64, np.int32):\n"
+        "    assert sortedness(np.arange(5, dtype=dtype), 3) == (True, True, True)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-B", "-c", script], capture_output=True, text=True, check=False,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    reason = "File too large" if is_full else "No space left on device"
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.count("compiled kernels cannot be cached in ") == run.stderr.count("\n") == 1
+    assert f"({reason}): every process compiles them; free space, or set NUMBA_CACHE_DIR" in run.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size]
