@@ -275,11 +275,12 @@ def test_queries_over_many_parts_have_few_tables(make: Callable[[int], Any]) -> 
     done = []
     for parts in (20, 100, 200, 400):
         A = make(parts)
-        expected = [(A.nnz, float(A.to_numpy().sum()))]
+        expected = [(A.nnz, A.to_numpy().sum())]
         with sp.config(threads=1), observe("duckdb.register", "stream.read", "stream.evaluate") as seen:
             found = sp.sql("select count(*), sum(value) from A", A=A).fetchall()
         np.testing.assert_allclose(found, expected)
         tables = [len(details["tables"]) for event, details in seen if event == "duckdb.register"]
-        assert tables == [parts + (make is concat_steps)] if parts == 20 else tables[0] == 1
+        assert tables[0] <= 64
+        assert make is concat_steps or tables[0] == (parts if parts == 20 else 1)
         done.append(len(seen))
     assert done[3] - done[2] <= 2.5 * max(done[2] - done[1], 10)
