@@ -38,6 +38,8 @@ def fits_in_memory(scan: Scan) -> bool:
     view, parameters = scan.view, tuning()
     if not view.size or view.size // view.repeats >= 2**63:
         return False
+    if not kept_axes(scan):
+        return True  # one element
     stats = scan.relation.stats(view.box(), scan_order(scan))
     most = min(stats.rows, parameters.inside_margin * stats.inside)
     return most * parameters.element_bytes <= memory.limit() // parameters.lookup_parts
