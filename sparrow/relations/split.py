@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.bisection import bisect_sorted
 from sparrow.core.indexing import Box
 from sparrow.kernels.coo import Block
 from sparrow.relations.memory import MemoryRelation
@@ -92,7 +93,8 @@ class SplitRelation:
         block = self.relation.read(chunk)
         inside = box.contains(block.coords)
         for dim, members in box.members:
-            inside &= np.isin(block.coords[dim], members, kind="sort")
+            column = block.coords[dim]
+            inside &= members.take(bisect_sorted(members, column), mode="clip") == column
         return block if inside.all() else block.take(inside.nonzero()[0])
 
     def row_lengths(self, leading: NDArray[Any]) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from tests.memory.measure import list_cases
 
 REPRESENTATIVES = (
     "training.train_test_split:3", "sp.sddmm:0", "sp.unique_counts:0", "sp.unique_counts:1", "sp.stack:3",
-    "sp.einsum:0",
+    "sp.einsum:0", "sp.Tensor.__setitem__:14",
     "sp.Tensor.__setitem__:2", "sp.Tensor.__setitem__:6", "sp.Tensor.__getitem__:4", "sp.Tensor.__getitem__:7",
     "sp.Tensor.repeated:5", "sp.Tensor.repeated:2", "sp.Tensor.save:1", "sp.Tensor.to_scipy:0", "np.histogram:0",
     "np.median:1", "np.concatenate:0", "linalg.eigsh:0",
