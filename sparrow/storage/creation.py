@@ -113,7 +113,7 @@ def share_folder(folder: str) -> Iterator[list[DataFile]]:
     """Let other processes write data files to a folder that is being created.
 
     The block adds them to the list. If it fails, those in an object store are deleted. Files that killed processes had
-    begun are deleted when it ends.
+    begun are deleted when it ends, unless a table is there, which other processes may write to.
     """
     files, found = get_filesystem(folder), list[DataFile]()
     try:
@@ -124,7 +124,7 @@ def share_folder(folder: str) -> Iterator[list[DataFile]]:
         raise
     for file in found if files.is_remote else ():
         files.make_durable(f"{folder}/{file.name}")
-    if not files.is_remote:  # whose files are invisible until they are complete
+    if not files.is_remote and not is_tensor(folder):  # files of object stores are invisible until they are complete
         _delete(folder, filter(TEMPORARY_FILE.fullmatch, files.names(folder)))
 
 

@@ -44,6 +44,16 @@ def test_files_of_killed_tasks_are_deleted(tmp_path: Path) -> None:
         begun.discard()
 
 
+def test_files_begun_in_a_table_are_kept(tmp_path: Path) -> None:
+    folder = storage.save(tmp_path / "t", SCHEMA, [entries([(0, 0)], [1])]).path
+    begun = LOCAL.create_file(folder)  # as by another process that rebuilds the same sort order
+    begun.write(b"x")
+    with storage.share_folder(folder):
+        pass
+    begun.finalize("x")
+    assert (tmp_path / "t" / "x").read_text() == "x"
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, FileNotFoundError])
 def test_failure_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     def fail() -> None:
