@@ -170,6 +170,28 @@ def test_outer_products_beyond_memory_are_refused(limits: dict[str, int]) -> Non
         assert (A / rows[:, None] / columns).nnz == A.nnz
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("call", [np.multiply, np.minimum, np.subtract, lambda a, b: np.where(a > 0, a / (b + 1), 0)])
+def test_positions_beyond_64_bits(call: Callable[[Any, Any], Any], axis: int) -> None:
+    step = 2**40
+
+    def spread(dense: NDArray[Any]) -> Any:
+        scale = [1 if k == axis and dense.ndim == 3 else step for k in range(dense.ndim)]
+        coords = [own * n for own, n in zip(np.nonzero(dense), scale, strict=True)]
+        shape = [size * n for size, n in zip(dense.shape, scale, strict=True)]
+        return sp.from_coords(coords, dense[np.nonzero(dense)], shape=shape)
+
+    shape = [6, 7]
+    b = random_array(tuple(shape), seed=1, density=0.4)
+    shape.insert(axis, 3)
+    a = random_array(tuple(shape), seed=0, density=0.4)
+    new = (*[slice(None)] * axis, None)
+    found, expected = call(spread(a), spread(b)[new]), spread(call(a, b[new]))
+    ours, theirs = found.to_format("coo"), expected.to_format("coo")
+    for one, other in zip((*ours.coords, ours.data), (*theirs.coords, theirs.data), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def quotient(call: Callable[[Any], Any], dense: NDArray[Any]) -> Any:
     """Return the result of NumPy, with 0 where it divides 0 by 0."""
     with np.errstate(all="ignore"):

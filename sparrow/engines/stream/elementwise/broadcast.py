@@ -240,13 +240,21 @@ class BroadcastTables:
         self._is_by_rows = self._kept[:1] == (0,)
         remainder = self._find_remainder()
         self.all_but_values: BroadcastTable | None = None
-        """Table without elements that has the remainder; None if that does not fit in memory."""
+        """Table without elements that has the remainder.
+
+        None if that does not fit in memory, or positions do not fit in 64 bits.
+        """
         if remainder is not None:
             nothing = [concat_blocks([], len(self._kept), core.schema.dtype) for core in self._cores]
             self.all_but_values = BroadcastTable(kernel, scans, numbers, nothing, remainder=remainder)
 
     def _find_remainder(self) -> Block | None:
-        """Return the elements to repeat, None if they do not fit in memory."""
+        """Return the elements to repeat.
+
+        None if they do not fit in memory, or positions do not fit in 64 bits.
+        """
+        if math.prod(self._shape) >= 2**63:
+            return None
         kernel = self._kernel
         dtype, ndim = kernel.node.schema.dtype, len(self._kept)
         found: list[Block] = []

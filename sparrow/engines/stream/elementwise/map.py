@@ -289,7 +289,7 @@ class MapBroadcast(MapAligned):
     def _whole_table(self) -> BroadcastTable | None:
         """Return the table of all rows, without its values if they do not fit in memory.
 
-        None if the elements to repeat do not fit either.
+        None if the elements to repeat do not fit either, or positions do not fit in 64 bits.
         """
         return self.table() if self.fits else self._tables().all_but_values
 
