@@ -91,7 +91,7 @@ def work(step: Callable[[Any, Any], Any], count: int) -> Counter[str]:
 @pytest.mark.parametrize("step", LOOPS)
 def test_loops_that_evaluate_each_step(step: Callable[[Any, Any], Any]) -> None:
     with sp.config(threads=1):
-        few, more, many = (work(step, count) for count in (20, 40, 80))
+        few, more, many = (work(step, count) for count in (16, 32, 64))
     for event, times in many.items():
         assert times - more[event] <= 2.5 * max(more[event] - few[event], 8), event
     assert many["engines.keep_result"] > more["engines.keep_result"] > 0

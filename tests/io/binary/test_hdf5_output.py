@@ -67,6 +67,7 @@ def export(writer, sink):
     return Failing(A, "a.h5").write()
 
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells make programs in the background ignore it
 A = sp.random((40, 30), nnz=60, seed=3)
 CALLS = ("read", "write", "truncate", "flush")
 CASES = [(fail, OSError, ("seek", *CALLS)), (interrupt, KeyboardInterrupt, CALLS), (fail, OSError, ("read",)),
