@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 import sparrow as sp
 from sparrow import errors, storage
@@ -113,6 +113,20 @@ def test_newest_rows_are_last(path: str, tmp_path: Path) -> None:
         assert new[0, 0] == expected
     with storage.delta_table(path) as frame:  # statistics are those of the files
         assert frame.filter(pl.col("value") == 6).collect()["d0"].to_list() == [2, 0]
+
+
+def test_rows_of_one_write_are_in_order(tmp_path: Path) -> None:
+    found = str(tmp_path / "found")
+    small = WriterProperties(max_row_group_size=1000, write_batch_size=1000)
+    for first in (0, 20_000):
+        values = np.arange(first, first + 20_000)
+        table = pa.table({"row": values % 7, "value": values})
+        write_deltalake(found, table, mode="append", target_file_size=5000, writer_properties=small)
+    assert len(DeltaTable(found).file_uris()) > 4
+    with storage.delta_table(found) as frame:
+        assert frame.collect()["value"].to_list() == list(range(40_000))
+    last = sp.open(found, coords="row", value="value", duplicates="last").to_numpy()
+    assert sorted(last.tolist()) == list(range(39_993, 40_000))
 
 
 def test_suggestion_names_the_last_own_version(path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["delta_table"]
+
+_PART = re.compile(r"part-([0-9]+)-[^/]*$")
+"""Number of a file within its write."""
 
 
 @contextmanager
@@ -48,23 +52,19 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
     class OrderedTable(DeltaTable):
         """Delta table whose files are in the order in which they were written.
 
-        The log lists the newest first, and Polars pairs its statistics with files by position.
+        Polars pairs its statistics with files by position.
         """
-
-        def _oldest_first(self, facts: pa.Table) -> pa.Array:
-            newest_last = facts["modification_time"].to_numpy()[::-1]
-            return pa.array(len(newest_last) - 1 - np.argsort(newest_last, kind="stable"), pa.int64())
 
         def file_uris(self, *args: Any, **options: Any) -> list[str]:
             """Return paths of files."""
             found = pa.array(super().file_uris(*args, **options), pa.string())
-            paths: list[str] = found.take(self._oldest_first(_read_facts(super().get_add_actions()))).to_pylist()
+            paths: list[str] = found.take(_oldest_first(_read_facts(super().get_add_actions()))).to_pylist()
             return paths
 
         def get_add_actions(self, flatten: bool = False) -> Any:
             """Return facts about the files."""
             found = _read_facts(super().get_add_actions(flatten))
-            return found.take(self._oldest_first(found))
+            return found.take(_oldest_first(found))
 
     class PlainTable(OrderedTable):
         """Delta table in a local folder, whose name is a path and not a URL."""
@@ -98,6 +98,17 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         damage = _find_damage(where, files)
         raise CorruptionError(damage) if damage else damage_error(repr(where), error) from None
+
+
+def _oldest_first(facts: pa.Table) -> pa.Array:
+    """Return the positions of files in the order in which they were written.
+
+    The log lists the newest commit first, but the files of one write, whose numbers ascend, in order.
+    """
+    numbers = [int(found[1]) if (found := _PART.search(path)) else 0 for path in facts["path"].to_pylist()]
+    writes = np.cumsum(np.diff(numbers, prepend=0) <= 0)
+    order = np.lexsort((np.arange(len(writes)), -writes, facts["modification_time"].to_numpy()))
+    return pa.array(order, pa.int64())
 
 
 def _read_facts(stream: Any) -> pa.Table:
