@@ -490,10 +490,10 @@ def _floats_as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of floats that are all integers below 2^53 as integers."""
     if not pa.types.is_floating(column.type) or column.null_count or not len(column):
         return column
-    given = column.to_numpy()
-    return (
-        pa.chunked_array([given.astype(np.int64)]) if (given % 1 == 0).all() and (abs(given) < 2**53).all() else column
-    )
+    given = column.to_numpy().astype(np.float64, copy=False)
+    if (np.abs(given) < 2**53).all() and (given % 1 == 0).all():
+        return pa.chunked_array([given.astype(np.int64)])
+    return column
 
 
 def _coordinates_of(column: pa.ChunkedArray, name: str, size: int, dim: int, base: int) -> pa.ChunkedArray:

@@ -856,6 +856,17 @@ def test_append_index_base(tmp_path: Path, form: str) -> None:
         sp.eye(2).compute().append([[1, 0], [0, 0]], index_base=1)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_append_float_coordinates_of_tables(dtype: type[np.floating[Any]]) -> None:
+    a = sp.from_coords([[0, 1]], [1, 2], (8,), dims=["id"])
+    a.append({"id": np.array([5, 7], dtype), "value": [3, 4]})
+    assert (a[5], a[7]) == (3, 4)
+    for wrong in (np.inf, np.nan, 6.5):
+        with pytest.raises((IndexingError, LabelError)):
+            a.append({"id": np.array([6, wrong], dtype), "value": [3, 4]})
+    assert a.nnz == 4
+
+
 @pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize("form", ["csv", "jsonl", "frame"])
 def test_append_integral_floats(tmp_path: Path, form: str, labelled: bool) -> None:
