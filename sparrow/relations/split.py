@@ -44,8 +44,8 @@ class SplitRelation:
 
     def __init__(self, relation: Relation, rows: int, growth: float) -> None:
         self.relation, self._rows, self._growth = relation, rows, growth
-        self._decoded: OrderedDict[tuple[int, int], Once[Block]] = OrderedDict()
-        """The elements of the chunks read last, by identity and box."""
+        self._decoded: OrderedDict[tuple[int, int], tuple[Chunk, Box, Once[Block]]] = OrderedDict()
+        """The elements of the chunks read last, by identity and box, which are kept: no other one has their id."""
         self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
@@ -80,12 +80,12 @@ class SplitRelation:
         whole, box, k, count = chunk.ref
         key = id(whole), id(box)
         with self._lock:
-            once = self._decoded.get(key)
-            if once is None:
-                once = self._decoded[key] = Once(partial(self._decode, whole, box))
+            found = self._decoded.get(key)
+            if found is None:
+                found = self._decoded[key] = whole, box, Once(partial(self._decode, whole, box))
                 if len(self._decoded) > settings.current().threads + 1:
                     self._decoded.popitem(last=False)
-        block = once()
+        block = found[2]()
         return block.take(slice(k * block.count // count, (k + 1) * block.count // count))
 
     def _decode(self, chunk: Chunk, box: Box) -> Block:

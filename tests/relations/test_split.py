@@ -34,6 +34,17 @@ def test_slices_hold_the_elements_of_a_box_once(tmp_path: Path, rows: int, range
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_boxes_that_follow_each_other_are_told_apart(tmp_path: Path, is_stored: bool) -> None:
+    dense = np.arange(1, 301)
+    relation = SplitRelation(
+        stored_relation(tmp_path / "t", dense) if is_stored else as_scan(dense).relation, 1000, 1.0
+    )
+    for row in range(300):  # each chunk and box may get the memory, and so the id, of those before
+        (chunk,) = relation.chunks(Box((range(row, row + 1),)))
+        assert relation.read(chunk).coords[0].tolist() == [row]
+
+
 def test_repeating_one_of_many_rows_makes_few_slices(tmp_path: Path) -> None:
     A = sp.random((5000, 20), density=0.5, seed=1).save(tmp_path / "A")
     scan = split_repeats(as_scan(A[np.zeros(2_000_000, int)]))
