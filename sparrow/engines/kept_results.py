@@ -3,21 +3,23 @@
 A loop such as ``y = A @ x; x = y / y.max()`` makes a plan that is deeper in each step, and evaluates it in each step.
 If nothing were kept, ``n`` steps would compute ``n * n / 2`` products. So every ``kept_depth``-th node of a deep plan
 is evaluated by itself, if its result is small, and kept as long as the node exists and there is room: later
-evaluations start from it. Which nodes these are depends on the plan only, not on what was evaluated before, and so do
-the bits.
+evaluations start from it. A result that turns out not to be small is dropped at once. Which nodes these are depends on
+the plan only, not on what was evaluated before, and so do the bits.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 
 from sparrow.core.indexing import View
 from sparrow.engines.tuning import tuning
+from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block
-from sparrow.plan import Node, Scan
-from sparrow.plan.estimates import estimate_nnz
+from sparrow.plan import Map, Node, Scan
+from sparrow.plan.estimates import CostModel, estimate_nnz
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
@@ -25,7 +27,7 @@ from sparrow.runtime.events import emit
 __all__ = ["start_from_kept"]
 
 
-def start_from_kept(scans: Sequence[Scan], evaluate: Callable[[Scan], Block]) -> Sequence[Scan]:
+def start_from_kept(scans: Sequence[Scan], evaluate: Callable[[Scan, int], Block | None]) -> Sequence[Scan]:
     """Return scans of equal elements whose plans are not deep.
 
     They start from kept results, which are computed if they are not kept yet. Results that are not small are part of
@@ -34,7 +36,7 @@ def start_from_kept(scans: Sequence[Scan], evaluate: Callable[[Scan], Block]) ->
     Parameters
     ----------
     evaluate
-        Function that returns the elements of a scan.
+        Function of a scan and a number that returns its elements, None if they are more.
     """
     every = tuning().kept_depth
     if all(not isinstance(scan.source, Node) or scan.source.depth < every for scan in scans):
@@ -67,8 +69,13 @@ def start_from_kept(scans: Sequence[Scan], evaluate: Callable[[Scan], Block]) ->
             changed = any(one.source is not other.source for one, other in zip(below, node.scans, strict=True))
             found = node.with_inputs(below) if changed else node
             now[node] = found
-            if node.depth % every == 0 and not node.is_dense and _is_small(found, sum(rows.values())):
-                now[node] = _kept.add(node, evaluate(_scan(found)))
+            if node.depth % every == 0 and not node.is_dense and not _kept.is_large(node):
+                most = _most_elements(found, sum(rows.values()))
+                block = _evaluate_small(_scan(found), most, evaluate)
+                if block is None:
+                    _kept.note_large(node)
+                else:
+                    now[node] = _kept.add(node, block)
     return replace(scans)
 
 
@@ -76,12 +83,45 @@ def _scan(node: Node) -> Scan:
     return Scan(node, View.identity(node.schema.shape), node.schema)
 
 
-def _is_small(node: Node, rows: float) -> bool:
-    """Return whether a result is small beside the elements that are read for it."""
-    limits, nnz = tuning(), estimate_nnz(_scan(node))
-    if nnz > max(limits.kept_elements, rows / limits.kept_ratio):
-        return False
-    return nnz * node.schema.element_bytes() <= memory.share(limits.kept_parts)
+def _most_elements(node: Node, rows: float) -> int:
+    """Return the elements of a scan, None if they may be more than a number."""
+    limits = tuning()
+    fit = memory.share(limits.kept_parts) // node.schema.element_bytes()
+    return int(min(max(limits.kept_elements, rows / limits.kept_ratio), fit))
+
+
+def _evaluate_small(scan: Scan, most: int, evaluate: Callable[[Scan, int], Block | None]) -> Block | None:
+    """Return the elements of a scan, None if they are, or may be, more than a number."""
+    if _RepeatsModel().nnz(scan) > most:
+        return None
+    try:
+        return evaluate(scan, most)
+    except TooLargeError:  # it may fit in its place in the plan, such as a product that a mask follows
+        return None
+
+
+class _RepeatsModel(CostModel):
+    """Estimates that count elements as often as broadcasting and lists repeat them."""
+
+    __slots__ = ()
+
+    def below(self) -> CostModel:
+        """Return the model of the operands of a node, which looks through one node fewer."""
+        return _RepeatsModel(self.depth - 1)
+
+    def nnz(self, scan: Scan) -> float:
+        """Return the estimated number of stored elements of a scan; at most its size."""
+        size, node, view = float(scan.schema.size), scan.step, scan.view
+        if isinstance(node, Map) and any(node.required) and self.depth > 0 and node.known_nnz is None:
+            needed = [one for one, needs in zip(node.scans, node.required, strict=True) if needs]
+            found = min(map(self.below().nnz, needed))
+        else:
+            found = super().nnz(scan)
+        times = max(view.repeats, 1) * math.prod(
+            min(group.max_repeats, group.count / max(len(group.distinct[0]), 1)) if group.dims else group.count
+            for group in view.points
+        )
+        return min(found * times, size)
 
 
 class _KeptResults:
@@ -90,6 +130,7 @@ class _KeptResults:
     def __init__(self) -> None:
         self._kept: weakref.WeakKeyDictionary[Node, tuple[MemoryRelation, memory.Reservation]]
         self._kept = weakref.WeakKeyDictionary()
+        self._large: weakref.WeakSet[Node] = weakref.WeakSet()
         self._lock = threading.RLock()  # garbage collection may end a reservation while it is held
 
     def get(self, node: Node) -> MemoryRelation | None:
@@ -111,6 +152,16 @@ class _KeptResults:
             room.resize(relation.nbytes)
             self._kept[node] = relation, room
         return relation
+
+    def is_large(self, node: Node) -> bool:
+        """Return whether the result of a node turned out not to be small."""
+        with self._lock:
+            return node in self._large
+
+    def note_large(self, node: Node) -> None:
+        """Remember that the result of a node is not small."""
+        with self._lock:
+            self._large.add(node)
 
     def evict(self, nbytes: int) -> bool:
         """Drop at least ``nbytes``, or nothing; return whether it did."""

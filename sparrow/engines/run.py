@@ -24,8 +24,9 @@ from sparrow.engines.stream import lower, scan_reader
 from sparrow.engines.stream.capabilities import Cursor
 from sparrow.engines.stream.cursors import open_cursors
 from sparrow.engines.stream.partitioning import partition_bounds
+from sparrow.engines.stream.selection import empty_block
 from sparrow.engines.tracing import explained, is_tracing, trace
-from sparrow.kernels.coo import Block, write_dense
+from sparrow.kernels.coo import Block, concat_blocks, write_dense
 from sparrow.plan import Contraction, Dense, Factors, Node, Reduce, Root, Scan, distribute, multiply_arrays
 from sparrow.relations.protocol import Relation, count_elements
 from sparrow.runtime import memory, settings
@@ -50,7 +51,20 @@ def shorten(scans: Sequence[Scan], engine: str = "auto") -> Sequence[Scan]:
     """
     if str(engine) != "auto" or is_tracing():  # what is no text is refused below
         return scans
-    return start_from_kept(scans, lambda scan: _evaluate(scan, engine, own=False))
+    return start_from_kept(scans, _evaluate_at_most)
+
+
+def _evaluate_at_most(scan: Scan, most: int) -> Block | None:
+    """Return the elements of a scan, None as soon as they are more than a number."""
+    if scan.schema.size <= most:
+        return _evaluate(scan, "auto", own=False)
+    run, found, count = choose(scan).engine, [], 0
+    for block in run.iter_blocks(*_lower(run, [scan])):
+        found.append(block)
+        count += block.count
+        if count > most:
+            return None
+    return concat_blocks(found or [empty_block(scan.schema)], scan.schema.ndim, scan.schema.dtype)
 
 
 def _shorten_node(node: Node, engine: str) -> Node:

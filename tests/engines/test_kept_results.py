@@ -152,6 +152,37 @@ def test_a_result_that_is_small_beside_what_is_read_is_kept() -> None:
     assert [details["node"].schema.shape for _, details in seen] == [(300,), (300,)]
 
 
+LARGER: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "a skewed product": lambda A, B, x: ((B * 2) @ (B.T * 2) * A).sum(axis=1),
+    "an outer product": lambda A, B, x: ((x * 2)[:, None] * (x * 3) * A).sum(axis=1),
+    "a broadcast difference": lambda A, B, x: (A * ((x * 2)[:, None] - x * 3)).sum(axis=1),
+    "a list": lambda A, B, x: (A * (B.T * 2)[np.zeros(len(x), int)]).sum(axis=1),
+}
+
+
+@pytest.mark.parametrize("name", LARGER)
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_results_larger_than_they_seem_are_not_kept(name: str, depth: int) -> None:
+    n = 1000
+    A: Any = sp.random((n, n), nnz=n, seed=0)
+    B: Any = sp.from_coords([np.arange(n), np.zeros(n, int)], np.ones(n), shape=(n, n))
+    x: Any = sp.asarray(np.linspace(1, 2, n))
+    with tune("engines", kept_depth=depth, kept_elements=n), observe("engines.keep_result") as seen:
+        for _ in range(2):
+            found = LARGER[name](A, B, x).to_numpy()
+    assert all(details["nnz"] <= n for _, details in seen)
+    np.testing.assert_allclose(found, LARGER[name](A.to_numpy(), B.to_numpy(), x.to_numpy()))
+
+
+def test_results_beyond_memory_are_not_kept() -> None:
+    n = 30_000
+    A: Any = sp.random((n, n), nnz=n, seed=0)
+    B: Any = sp.from_coords([np.arange(n), np.zeros(n, int)], np.ones(n), shape=(n, n))
+    with tune("engines", kept_depth=2), sp.config(memory_limit="1GB"):
+        found = ((B * 1.0) @ (B.T * 1.0) * A).sum()
+    np.testing.assert_allclose(found, A.sum())
+
+
 def test_kept_results_are_released() -> None:
     def loop() -> list[Any]:
         x: Any = sp.asarray(np.ones(1000))
