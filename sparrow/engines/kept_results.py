@@ -43,6 +43,7 @@ def start_from_kept(scans: Sequence[Scan], evaluate: Callable[[Scan, int], Block
         return scans
     now: dict[Node, Node | MemoryRelation] = {}
     rows: dict[Hashable, float] = {}
+    read: dict[Node, frozenset[Hashable]] = {}  # tokens of the relations below a node
 
     def replace(below: Sequence[Scan]) -> list[Scan]:
         return [
@@ -62,15 +63,20 @@ def start_from_kept(scans: Sequence[Scan], evaluate: Callable[[Scan, int], Block
             waiting.extend((scan.source, False) for scan in node.scans if isinstance(scan.source, Node))
         else:
             below = replace(node.scans)
+            tokens: set[Hashable] = set()
             for scan in below:
-                if isinstance(scan.source, Node) or scan.source.token in rows:
+                if isinstance(scan.source, Node):
+                    tokens |= read[scan.source]
                     continue
-                rows[scan.source.token] = estimate_nnz(scan)
+                tokens.add(scan.source.token)
+                if scan.source.token not in rows:
+                    rows[scan.source.token] = estimate_nnz(scan)
             changed = any(one.source is not other.source for one, other in zip(below, node.scans, strict=True))
             found = node.with_inputs(below) if changed else node
             now[node] = found
+            read[found] = frozenset(tokens)
             if node.depth % every == 0 and not node.is_dense and not _kept.is_large(node):
-                most = _most_elements(found, sum(rows.values()))
+                most = _most_elements(found, sum(rows[token] for token in tokens))
                 block = _evaluate_small(_scan(found), most, evaluate)
                 if block is None:
                     _kept.note_large(node)
@@ -84,14 +90,20 @@ def _scan(node: Node) -> Scan:
 
 
 def _most_elements(node: Node, rows: float) -> int:
-    """Return the elements of a scan, None if they may be more than a number."""
+    """Return the most elements of a result that is small.
+
+    Parameters
+    ----------
+    rows
+        Elements that are read for it.
+    """
     limits = tuning()
-    fit = memory.share(limits.kept_parts) // node.schema.element_bytes()
+    fit = memory.limit() // limits.kept_parts // node.schema.element_bytes()
     return int(min(max(limits.kept_elements, rows / limits.kept_ratio), fit))
 
 
 def _evaluate_small(scan: Scan, most: int, evaluate: Callable[[Scan, int], Block | None]) -> Block | None:
-    """Return the elements of a scan, None if they are, or may be, more than a number."""
+    """Return the elements of a scan, None if they may be more than a number."""
     if _RepeatsModel().nnz(scan) > most:
         return None
     try:

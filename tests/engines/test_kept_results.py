@@ -174,6 +174,21 @@ def test_results_larger_than_they_seem_are_not_kept(name: str, depth: int) -> No
     np.testing.assert_allclose(found, LARGER[name](A.to_numpy(), B.to_numpy(), x.to_numpy()))
 
 
+def test_what_is_kept_does_not_depend_on_evaluations() -> None:
+    kept = []
+    for evaluates in (False, True):
+        E: Any = sp.random((40, 2000), nnz=40_000, seed=0)
+        E = E.sum(axis=0)
+        with tune("engines", kept_elements=10, kept_depth=4), observe("engines.keep_result") as seen:
+            for _ in range(20):
+                E = E * 2
+                if evaluates:
+                    E.to_numpy()
+            E.to_numpy()
+        kept.append([details["node"].depth for _, details in seen])
+    assert kept[0] == kept[1] == [4]
+
+
 def test_results_beyond_memory_are_not_kept() -> None:
     n = 30_000
     A: Any = sp.random((n, n), nnz=n, seed=0)
