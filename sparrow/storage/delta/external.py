@@ -106,7 +106,7 @@ def _oldest_first(facts: pa.Table) -> pa.Array:
     The log lists the newest commit first, but the files of one write, whose numbers ascend, in order.
     """
     numbers = [int(found[1]) if (found := _PART.search(path)) else 0 for path in facts["path"].to_pylist()]
-    writes = np.cumsum(np.diff(numbers, prepend=0) <= 0)
+    writes = np.cumsum(np.diff(numbers, prepend=0) <= 0, dtype=np.int64)
     order = np.lexsort((np.arange(len(writes)), -writes, facts["modification_time"].to_numpy()))
     return pa.array(order, pa.int64())
 
