@@ -84,7 +84,7 @@ def test_one_element_is_broadcast(way: str) -> None:
     a, b = cells((7, 6), 0, "f8", False), cells((7, 6), 1, "f8", False)
     with way_of(way):
         A, B = sp.asarray(a), sp.asarray(b)
-        found = np.minimum(np.hypot(A.sum(axis=0), B), A)[:, 1][:, None]
+        found: Any = np.minimum(np.hypot(A.sum(axis=0), B), A)[:, 1][:, None]
         np.testing.assert_array_equal(found.to_numpy(), np.minimum(np.hypot(a.sum(axis=0), b), a)[:, 1][:, None])
 
 
