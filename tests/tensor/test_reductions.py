@@ -643,3 +643,11 @@ def test_masked_counts_of_true_do_not_wrap(name: str) -> None:
     small = sp.asarray([[True, True], [False, True]])
     assert getattr(small, name)(where=small) == (1 if name == "mean" else 3)
     assert getattr(small, name)(where=small).dtype == getattr(np, name)(np.ones(2, bool)).dtype
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, 2**31, 2**31 + 1, 2**33])
+def test_reversed_long_dimension_of_listed_rows(tmp_path: Path, size: int) -> None:
+    A = sp.from_coords([[0, 1, 1, 3], [5, 0, size - 1, 7]], [1, 2, 3, 4], (4, size)).save(tmp_path / "A")
+    found = A[[1, 3], ::-1]
+    assert (found.sum(), found.max(), found.nnz) == (9, 4, 3)
+    np.testing.assert_array_equal(found.sum(axis=1), [5, 4])

@@ -312,7 +312,8 @@ def read_row_group(
             None if coordinate_dtypes is None else [coordinate_dtypes[dim] for dim in sorted(dims)],
         )
         _check_bounds(path, ndim, group, sorted(dims), block)
-        coords = [np.broadcast_to(np.zeros(1, np.int32), block.count)] * ndim
+        kinds = [np.dtype(np.int32)] * ndim if coordinate_dtypes is None else coordinate_dtypes
+        coords = [np.broadcast_to(np.zeros(1, kind), block.count) for kind in kinds]
         for dim, column in zip(sorted(dims), block.coords, strict=True):
             coords[dim] = column
         return Block(tuple(coords), block.values)
