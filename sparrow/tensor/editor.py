@@ -207,6 +207,9 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates) -> None:
     """Append the elements of a scan by label; new labels extend dimensions."""
     before, appended = handle.current, 0
 
+    def cast(block: Block) -> Block:
+        return Block(block.coords, cast_appended(block.values, before.schema.dtype))
+
     def count(edits: Iterator[Edit]) -> Iterator[Edit]:
         nonlocal appended
         appended = 0
@@ -229,7 +232,7 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates) -> None:
         return Growth(
             {axis: labels[keys[axis]] for axis in more},
             schema.shape,
-            lambda: count(_batch_edits(schema, engines.iter_sorted_blocks(found), existing)),
+            lambda: count(_batch_edits(schema, map(cast, engines.iter_sorted_blocks(found)), existing)),
             {axis: old.shape[axis] for axis in more},
         )
 

@@ -278,6 +278,35 @@ def test_append_refuses_lossy_values(
     assert A.nnz == 1
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("int64", 2.75), ("int64", np.nan), ("int64", 1e30), ("int8", 300), ("uint8", -1), ("bool", 2), ("float32", BIG)],
+)
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("rule", ["error", "last", "sum"])
+@pytest.mark.parametrize("rows", [1, 1 << 20])
+def test_append_of_new_labels_refuses_lossy_values(
+    tmp_path: Path, dtype: str, value: Any, saved: bool, rule: Any, rows: int
+) -> None:
+    one = np.ones(2, dtype)
+    labels = {"day": ["mon", "tue"], "user": ["ann"]}
+    A = sp.from_coords([[0, 1], [0, 0]], one, dims=("day", "user"), labels=labels)
+    A = A.save(tmp_path / "A.sparrow") if saved else A
+    tables: list[Any] = [pa.table({"day": days, "user": ["ann"] * 2, "value": [value] * 2}) for days in
+                         (["wed", "fri"], ["mon", "wed"], ["wed", "mon"])]  # fmt: skip
+    tables.append(sp.asarray(tables[0], coords=["day", "user"]))
+    with sp.testing.tune("tensor", append_memory_parts=1 << 60 if rows == 1 else 8):
+        for table in tables[: 1 if rule == "error" else 4]:
+            with pytest.raises(InvalidValueError, match=f"append: values must fit {dtype} of the tensor, got "):
+                A.append(table, duplicates=rule)
+            assert A.labels("day").to_pylist() == ["mon", "tue"]
+            assert A.to_numpy().tolist() == [[1], [1]]
+    A.append({"day": ["wed"], "user": ["ann"], "value": [1]})
+    assert A.to_numpy().tolist() == [[1], [1], [1]]
+    if saved:
+        assert sp.open(tmp_path / "A.sparrow").verify() == []
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "polars", "arrow"])
 def test_append_refuses_decimal_coordinates(tmp_path: Path, kind: str) -> None:
     A = sp.from_coords([[0], [0]], [1], shape=(3, 3), dims=("u", "i")).save(tmp_path / "A.sparrow")
