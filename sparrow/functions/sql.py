@@ -199,7 +199,8 @@ def run_query(
     # EXPLAIN ANALYZE runs the query whenever it is bound, so its names are found by binding what it explains.
     bound, bound_kind = (explained_query(con, query) if kind == "EXPLAIN" else None) or (query, kind)
     # DuckDB binds a pivot by running a part of the query, so that placeholders for labels would show up in it.
-    defers_labels = bound_kind == "SELECT" and re.search("pivot", query, re.IGNORECASE) is None
+    defers_labels = bound_kind == "SELECT" and re.search("pivot|typeof", query, re.IGNORECASE) is None
+    completed: set[str] = set()
     named: dict[str, _LabelledView] = {}
     aliases: set[str] = set()
 
@@ -236,6 +237,11 @@ def run_query(
                 raise _add_location(con, bound, values, error) from None
             name, problem = missing[1], error
         except duckdb.BinderException as error:
+            if defers_labels and (unbound := named.keys() - completed):  # placeholders are texts, labels may be dates
+                completed.update(unbound)
+                for view in unbound:
+                    named[view].define(con, named[view].labels)
+                continue
             aliased = None if kind == "EXPLAIN" else add_alias(bound, defined - aliases, str(error))
             if aliased is None:
                 unread = re.search(r'capable of reading the file "(.*?)"', str(error))

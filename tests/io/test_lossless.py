@@ -299,7 +299,7 @@ def test_append_of_new_labels_refuses_lossy_values(
         for table in tables[: 1 if rule == "error" else 4]:
             with pytest.raises(InvalidValueError, match=f"append: values must fit {dtype} of the tensor, got "):
                 A.append(table, duplicates=rule)
-            assert A.labels("day").to_pylist() == ["mon", "tue"]
+            assert [str(day) for day in A.labels("day") or []] == ["mon", "tue"]
             assert A.to_numpy().tolist() == [[1], [1]]
     A.append({"day": ["wed"], "user": ["ann"], "value": [1]})
     assert A.to_numpy().tolist() == [[1], [1], [1]]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -135,3 +137,24 @@ def test_first_rows_of_stored_labels(query: str, tmp_path: Path) -> None:
     """DuckDB reads other columns of stored tensors after it has found the first rows."""
     stored = ratings().save(tmp_path / "A.sparrow")
     assert sp.sql(query, A=stored).fetchall() == sp.sql(query, A=ratings()).fetchall()
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("s")])
+def test_labels_have_their_types(kind: pa.DataType) -> None:
+    days = pa.array([date(2026, 1, 1), date(2026, 2, 5)]).cast(kind)
+    A = sp.from_coords([[0, 1]], [1, 2], dims=("d",), labels={"d": days})
+    table = pa.table({"d": days, "value": [1, 2]})
+    for query in (
+        "select typeof(d), value from A order by value",
+        "select d from A where d > date '2026-01-03'",
+        "select month(d), sum(value) from A group by all order by all",
+        "select max(d) - interval 1 day from A",
+        "select value from A where d between date '2026-01-01' and timestamp '2026-01-02'",
+    ):
+        assert sp.sql(query, A=A).fetchall() == sp.sql(query, A=table).fetchall(), query
+
+
+def test_labels_of_a_wrong_type_are_told(tmp_path: Path) -> None:
+    ratings().save(tmp_path / "a")
+    with pytest.raises(duckdb.BinderException, match="month"):
+        sp.sql("select month(item) from A", A=sp.open(tmp_path / "a"))
