@@ -102,6 +102,9 @@ def test_format_is_detected(capfd: pytest.CaptureFixture[str]) -> None:
     Path("b.txt").write_text("+1 1:0.5\n-1 2:1\n")
     assert sp.ingest("a.txt", Path("a"), directed=False).nnz == 4
     assert "a.txt has the format edges: two integer ids per line" in capfd.readouterr().err
+    Path("w.txt").write_text("0 1 0.5\n1 2 3\n")
+    assert sp.ingest("w.txt", "w").sum() == 3.5
+    assert "w.txt has the format edges: two integer ids and a weight per line" in capfd.readouterr().err
     assert sp.ingest([Path("a.txt"), "a.txt"], "c", duplicates="sum").sum() == 4
     assert sp.ingest(Path("b.txt"), "b")["X"].shape == (2, 2)
     with pytest.raises(ExistsError, match="overwrite=True"):

@@ -135,6 +135,15 @@ SNIFFED: list[tuple[str, str, list[Any]]] = [
     # LDBC
     ("ldbc.csv", "Person.id|Forum.id|joined\n1|2|2010-01-01\n3|4|2010-02-02\n", [{(1, 2): 1, (3, 4): 1}]),
     ("knows.csv", "Person.id|Person.id|weight\n1|2|7\n3|4|8\n", [{(1, 2): 7, (3, 4): 8}]),
+    # decimal commas, below names and without, as spreadsheets write them
+    ("de.csv", "user;item;n\na;x;1,5\nb;y;2,5\n", [{("a", "x"): 1.5, ("b", "y"): 2.5}]),
+    ("de.tsv", "user\titem\tn\na\tx\t1,5\nb\ty\tNA\nc\ty\t1\n", [{("a", "x"): 1.5, ("c", "y"): 1.0}]),
+    ("de2.csv", "a;x;1,5\nb;y;2,5\n", [{("a", "x"): 1.5, ("b", "y"): 2.5}]),
+    # days and texts that distinguish rows
+    ("day.csv", "day;shop;sku;n\n01.02.2026;s;k;1\n02.02.2026;s;k;2\n",
+     [{("01.02.2026", "s", "k"): 1, ("02.02.2026", "s", "k"): 2}]),
+    ("till.csv", "shop,sku,till,n\ns,k,a,1\ns,k,b,2\ns,l,a,3\ns,l,b,4\n",
+     [{("s", "k", "a"): 1, ("s", "k", "b"): 2, ("s", "l", "a"): 3, ("s", "l", "b"): 4}]),
     # names in a comment
     ("hash.csv", "#user,item,n\n5,7,1\n5,8,2\n", [{(5, 7): 1, (5, 8): 2}, {(5, 7): 1, (5, 8): 2}]),
     ("hash2.csv", "# made by us, today\n# user;item;time;n\n5;7;1700000000;1\n5;8;1700000001;2\n",

@@ -25,7 +25,9 @@ COLUMN_OPTIONS = frozenset({"coords", "value", "nulls", "ids", "relabel", "dupli
 _DELIMITERS = ("::", "\t", ";", "|", ",", " ")
 _NULLS = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "NaN", "nan", "\\N"})
 _BOOLEANS = frozenset({"true", "false"})
-_DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ]\d\d?:\d\d.*)?|\d\d?/\d\d?/\d{4}.*|\d\d?:\d\d(:\d\d)?")
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ]\d\d?:\d\d.*)?|\d\d?/\d\d?/\d{4}.*|\d\d?\.\d\d?\.\d{4}|\d\d?:\d\d(:\d\d)?")
+_DAY = re.compile(r"\d{4}-\d\d?-\d\d?(?:[T ]00:00(?::00(?:\.0+)?)?)?|\d\d?([/.])\d\d?\1\d{4}")
+_COMMA_NUMBER = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 _YEAR_1980, _YEAR_2100 = 315_532_800, 4_102_444_800
 """Seconds since 1970."""
 _SIZE = re.compile("[0-9]{1,18}")
@@ -120,6 +122,14 @@ class ColumnLayout:
         return self.kind in ("time", "date")
 
     @property
+    def is_dimension(self) -> bool:
+        """True if it may distinguish rows of the same ids: days, or texts that repeat."""
+        tokens = [token for token in self.tokens if token not in _NULLS]
+        if self.kind == "date":
+            return all(map(_DAY.fullmatch, tokens))
+        return self.kind == "text" and 2 * len({*tokens}) <= len(tokens)
+
+    @property
     def is_negative(self) -> bool:
         """True if it holds integers, some below 0."""
         return self.kind == "integer" and any(token.startswith("-") for token in self.tokens)
@@ -173,11 +183,7 @@ class TextLayout:
     @cached_property
     def has_decimal_commas(self) -> bool:
         """True if a column holds numbers such as 3,5."""
-        columns = [[row[k].strip() for row in self.rows] for k in range(len(self.rows[0]))] if self.rows else []
-        return self.delimiter != "," and any(
-            all(re.fullmatch(r"[-+]?\d+(,\d+)?", token) for token in column) and any("," in token for token in column)
-            for column in columns
-        )
+        return self.delimiter != "," and any(map(_has_decimal_commas, zip(*self.rows, strict=False)))
 
     @cached_property
     def columns(self) -> list[ColumnLayout]:
@@ -185,9 +191,7 @@ class TextLayout:
         names = self.names or tuple(f"c{k}" for k in range(len(self.rows[0])))
         columns = [[row[k].strip() for row in self.rows] for k in range(len(names))]
         if self.has_decimal_commas:
-            number = re.compile(r"[-+]?\d+(,\d+)?")
-            columns = [[token.replace(",", ".") if number.fullmatch(token) else token for token in column]
-                       for column in columns]  # fmt: skip
+            columns = [[_with_point(token) for token in column] for column in columns]
         return [ColumnLayout(name, column) for name, column in zip(names, columns, strict=True)]
 
     @property
@@ -208,6 +212,7 @@ class TextLayout:
     def options(self) -> dict[str, object]:
         """Return options of ``columns`` that read these lines: coordinates and values."""
         coords, value = self._choose()
+        coords = self._distinguish(coords, value)
         options: dict[str, object] = {}
         if self.names is None:
             options["header"] = False
@@ -229,9 +234,27 @@ class TextLayout:
             options["ids"] = dict.fromkeys(names, "str")
         if any(self.columns[k].is_negative or self.columns[k].has_gaps for k in coords):
             options["relabel"] = True
-        if len({*zip(*chosen[: len(coords)], strict=True)}) < len(self.rows):
+        if self._count_cells(coords) < len(self.rows):
             options["duplicates"] = "sum"
         return options
+
+    def _distinguish(self, coords: list[int], value: int | None) -> list[int]:
+        """Return the coordinates, with columns that distinguish rows they share."""
+        for k, column in enumerate(self.columns):
+            if self._count_cells(coords) == len(self.rows):
+                break
+            more = sorted({*coords, k})
+            if (
+                k not in (*coords, value)
+                and column.is_dimension
+                and self._count_cells(more) > self._count_cells(coords)
+            ):
+                coords = more
+        return coords
+
+    def _count_cells(self, coords: Sequence[int]) -> int:
+        """Return the number of different coordinates."""
+        return len({*zip(*(self.columns[k].tokens for k in coords), strict=True)})
 
     @property
     def _lead(self) -> str:
@@ -310,7 +333,7 @@ def find_layout(lines: Sequence[str]) -> TextLayout | None:
         if len(widths) > 1 or min(widths) < 2 or not 0 <= min(widths) - len(rows[0]) <= 1:
             continue
         short = len(rows[0]) < min(widths)  # names of columns behind those of rows, as R writes them
-        names = _names(["", *rows[0]] if short else rows[0], rows[1:])
+        names = _names(["", *rows[0]] if short else rows[0], rows[1:], delimiter)
         if short and (names is None or (len(rows) <= _MIN_ROWS_NAMED and not quoted)):
             continue
         found = TextLayout(delimiter, names, rows if names is None else rows[1:], quoted)
@@ -334,13 +357,27 @@ def _split(lines: Sequence[str], delimiter: str) -> tuple[list[list[str]], bool]
     return [line.split(delimiter) for line in lines], quoted
 
 
-def _names(first: Sequence[str], below: Sequence[Sequence[str]]) -> tuple[str, ...] | None:
+def _has_decimal_commas(column: Sequence[str]) -> bool:
+    """Return whether a column holds numbers such as 3,5."""
+    tokens = [token.strip() for token in column if token.strip() not in _NULLS]
+    return all(map(_COMMA_NUMBER.fullmatch, tokens)) and any("," in token for token in tokens)
+
+
+def _with_point(token: str) -> str:
+    """Return a token with a decimal point, if it is a number with a comma."""
+    return token.replace(",", ".") if _COMMA_NUMBER.fullmatch(token) else token
+
+
+def _names(first: Sequence[str], below: Sequence[Sequence[str]], delimiter: str) -> tuple[str, ...] | None:
     """Return the names in a first line, None if it holds data."""
     if not below or not any(token.strip() for token in first):
         return None
-    if any(is_number(token) or _DATE.fullmatch(token.strip()) for token in first):
+    rows = [[token.strip() for token in row] for row in (first, *below)]
+    if delimiter != ",":
+        rows = [[_with_point(token) for token in row] for row in rows]
+    if any(is_number(token) or _DATE.fullmatch(token) for token in rows[0]):
         return None
-    columns = [ColumnLayout("", [row[k].strip() for row in below]) for k in range(len(below[0]))]
+    columns = [ColumnLayout("", [row[k] for row in rows[1:]]) for k in range(len(below[0]))]
     differs = any(column.kind not in ("text", "empty") for column in columns)
     return tuple(first) if differs else None
 

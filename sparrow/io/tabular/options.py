@@ -552,6 +552,9 @@ def _name_columns(
     """Return the error that asks for columns, with an example."""
     named = f" of columns {', '.join(map(repr, names))}" if names else ""
     problem = f"{kind}{named}: name the columns of coordinates and values, for example"
+    if "duplicates" in options:
+        alike: Any = options["coords"]
+        problem += f", where rows of the same {' and '.join(alike)} are summed"
     return IngestError(problem, sample.name or sample.src, commands=[sample.columns_command(options)], table=table)
 
 

@@ -632,7 +632,9 @@ def _edge_evidence(layout: TextLayout, whole: bool) -> str | None:
         return None
     if whole and len(rows) == layout.width == len(_DIMS) + 1 and any(row[2] == "0" for row in rows):
         return None  # a dense matrix
-    return f"{'two integer ids' if kinds == {'integer'} else 'two ids'} per line"
+    found = "two integer ids" if kinds == {"integer"} else "two ids"
+    weight = " and a weight" if layout.width == len(_DIMS) + 1 and rows[0][2] != "{}" else ""
+    return f"{found}{weight} per line"
 
 
 def _share_ids(rows: Sequence[Sequence[str]], integral: bool) -> bool:
@@ -678,17 +680,18 @@ def _ask(sample: Sample) -> IngestError:
         return dense_rows(layout, name)
     commands = [columns]
     third = layout.columns[2] if width == 3 else None
+    weighted = third is None or (third.is_number and not layout.has_decimal_commas)
     problem = f"lines of {width} columns may be a table"
-    if width <= 3 and layout.delimiter in ";|" and (third is None or third.is_number):
+    if width <= 3 and layout.delimiter in ";|" and weighted:
         problem = f"columns are separated by {layout.delimiter!r}: they may be edges, or a table"
         commands.insert(0, typed.command("edges", delimiter=layout.delimiter))
     elif third is not None and third.kind == "text" and layout.delimiter in "\t ":
         problem = "lines of 3 names are perhaps triples, or a table"
         commands.insert(0, sample.below_comments.command("triples"))
-    elif width <= 3 and layout.delimiter == "\t" and (third is None or third.is_number):
+    elif width <= 3 and layout.delimiter == "\t" and weighted:
         problem = f"lines of {width} columns may be edges, or a table"
         commands.insert(0, typed.command("edges", delimiter="\t"))
-    elif width <= 3 and (third is None or third.is_number) and layout.delimiter in " ,":
+    elif width <= 3 and weighted and layout.delimiter in " ,":
         problem = f"lines of {width} columns may be a table, or edges"
         blanks = any(split_words(token) != [token] for row in rows for token in row[:2])
         kind = "str" if any(column.kind == "decimal" for column in layout.columns[:2]) else None

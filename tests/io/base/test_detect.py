@@ -102,7 +102,12 @@ REFUSED = [
     ("a.txt", b"1;2;3\n2;3;4\n", "(?s)separated by ';'.*sparrow ingest edges .* DST --delimiter ';'"),
     ("a.csv", b"user,when,item,n\na,2020-01-02,b,3\n", "--coords user,when --value n"),
     ("a.csv", b"when,user,item\n1300000000,1,2\n1300000001,2,3\n", "--coords user,item$"),
-    ("a.csv", b"when,user,item,n\n2020-01-02,1,2,3\n2020-01-03,1,2,4\n", "--coords user,item --value n --dup"),
+    ("a.csv", b"when,user,item,n\n2020-01-02,1,2,3\n2020-01-03,1,2,4\n", "--coords when,user,item --value n$"),
+    (
+        "a.csv",
+        b"when,user,item,n\n2020-01-02T10:00,1,2,3\n2020-01-02T11:00,1,2,4\n",
+        "(?s)where rows of the same user and item are summed.*--coords user,item --value n --duplicates sum",
+    ),
     ("a.csv", b"stars,user,item,x\n3.5,1,2,a\n4,2,3,b\n", "--coords user,item --value stars"),
     ("a.csv", b"user,rating,item\na,3,b\nc,4,d\n", "--coords user,item --value rating"),
     ("a.csv", b"user,item,n\n-1,2,3\n2,,4\n", "--coords user,item --value n --nulls drop --relabel"),
