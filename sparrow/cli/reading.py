@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -243,19 +244,20 @@ def explain(
 
 def multiply(
     path: StoredPath,
-    vector: Annotated[str, typer.Option(metavar="FILE.npy|ones", help="A dense vector or matrix.")],
+    vector: Annotated[str, typer.Option(metavar="FILE.npy|PATH|ones", help="A dense or stored vector or matrix.")],
     transpose: Annotated[bool, typer.Option("--transpose", help="Multiply the transposed tensor.")] = False,
     engine: Annotated[Engine, typer.Option(help="Engine; auto chooses the faster one.")] = "auto",
     out: Annotated[str | None, typer.Option(metavar="FILE.npy", help="Where to write the product.")] = None,
     head: Head = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Multiply a stored matrix and a dense one, without loading the stored one.
+    """Multiply a stored matrix and a vector or matrix, without loading the first.
 
     \b
     Examples:
       sparrow multiply web.sparrow --vector ones --transpose
       sparrow multiply web.sparrow --vector x.npy --out y.npy
+      sparrow multiply web.sparrow --vector ranks.sparrow
     """
     import numpy as np
 
@@ -263,15 +265,17 @@ def multiply(
     from sparrow.errors import UnsupportedError
     from sparrow.runtime import memory
     from sparrow.storage.fs.filesystem import atomic_write
+    from sparrow.tensor import Tensor
 
     tensor = open_one(path)
     tensor = tensor.T if transpose else tensor
     width = tensor.shape[-1] if tensor.ndim else 1
     if vector == "ones":
         memory.check(8 * width, f"--vector ones, {width:,} values,", "multiply a part that has fewer columns")
-    x = np.ones(width) if vector == "ones" else _load_array(vector)
+    x = np.ones(width) if vector == "ones" else _load_operand(vector)
     started = time.perf_counter()
-    y = np.asarray(sp.matmul(tensor, x, engine=engine))
+    product = sp.matmul(tensor, x, engine=engine)
+    y = product.to_numpy() if isinstance(product, Tensor) else np.asarray(product)
     seconds = time.perf_counter() - started
     if out is not None:
         with atomic_write(out) as file:
@@ -304,11 +308,15 @@ def _row_names(tensor: Tensor | None, count: int) -> list[Any]:
     return list(range(count)) if labels is None else labels[:count].to_pylist()
 
 
-def _load_array(path: str) -> Any:
+def _load_operand(path: str) -> Any:
+    """Return a stored tensor, or the array of a file."""
     import numpy as np
 
     from sparrow.errors import InvalidValueError
+    from sparrow.storage import is_tensor
 
+    if os.path.isdir(path) or is_tensor(path):
+        return open_one(path)
     try:
         found = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:

@@ -145,13 +145,13 @@ class Shell:
     def _run_statement(self, statement: str) -> None:
         import duckdb
 
-        with connect() as con:
-            if not con.extract_statements(statement):  # a comment
-                return
         started = time.perf_counter()
-        for name in self.tables.keys() & words_of(statement):
-            self.tables[name].refresh()
         try:
+            with connect() as con:
+                if not con.extract_statements(statement):  # a comment
+                    return
+            for name in self.tables.keys() & words_of(statement):
+                self.tables[name].refresh()
             answer = run_query(statement, None, self.allow_side_effects, self.tables, ())
             emit("cli.query")
             write_answer(answer, self.head, self.mode, ".head 0 shows all", fetch=_call)

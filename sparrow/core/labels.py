@@ -157,7 +157,10 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
     if wanted.step is not None:
         raise LabelError(f"a label slice of dimension {dim!r} cannot have a step, got {wanted.step!r}: slice positions")
     if not pc.all(pc.less_equal(labels[:-1], labels[1:]), min_count=0).as_py():
-        raise LabelError(f"labels of dimension {dim!r} must be ascending to be sliced: sort them, or index by position")
+        raise LabelError(
+            f"labels of dimension {dim!r} must be ascending to be sliced: slice "
+            f"A.sel({{{dim!r}: sorted(A.labels({dim!r}).to_pylist())}}) for a tensor A, or index by position"
+        )
     bounds = [0, len(labels)]
     for k, bound in enumerate((wanted.start, wanted.stop)):
         if bound is None:

@@ -26,10 +26,28 @@ _OPERATORS = {"_matmul_dispatch", "_multiply_2d_with_broadcasting", "multiply", 
 
 
 def is_called_by_operator(caller: FrameType) -> bool:
-    """Return whether an operator of SciPy's sparse arrays asks for the array."""
-    if caller.f_code.co_name not in _OPERATORS:
+    """Return whether an operator of SciPy's sparse arrays asks for the array.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is the method ``multiply``, which has no reflected one to leave the product to.
+    """
+    if caller.f_code.co_name not in _OPERATORS or not _is_scipy(caller):
         return False
-    return str(caller.f_globals.get("__name__", "")).startswith("scipy.sparse.")
+    outermost = caller
+    while outermost.f_back is not None and _is_scipy(outermost.f_back):
+        outermost = outermost.f_back
+    if outermost.f_code.co_name == "multiply":
+        raise UnsupportedError(
+            "operands of the method multiply of SciPy must be arrays, got a tensor: use np.multiply(S, A), "
+            "or S.multiply(A.to_scipy())"
+        )
+    return True
+
+
+def _is_scipy(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("scipy.sparse.")
 
 
 def wrap_operand(operand: Any) -> NDArray[Any]:

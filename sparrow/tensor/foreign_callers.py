@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any
 
-from sparrow.interop.labelled_objects import is_pandas, is_xarray
+from sparrow.errors import UnsupportedError
+from sparrow.interop.labelled_objects import is_pandas, is_xarray, xarray_dims
 from sparrow.tensor.base import Base
 from sparrow.tensor.matching import contracted_axes, reject_other_labels
 
@@ -24,6 +25,8 @@ XARRAY_ATTRIBUTE = "variable"
 _ELEMENTWISE = {"_where", "_flex_arith_method", "_flex_cmp_method", "_clip_with_one_bound"}
 _PANDAS_METHODS = {"dot", "_sanitize_column", *_ELEMENTWISE}
 """Functions of pandas that combine ``self`` with an operand."""
+_XARRAY_OPERATORS = {"_binary_op", "_inplace_binary_op"}
+"""Functions of xarray that name the dimensions of an operand as those of ``self``."""
 
 
 def reject_pandas_caller(tensor: Base, caller: FrameType | None) -> None:
@@ -64,10 +67,15 @@ def reject_xarray_caller(tensor: Base, caller: FrameType | None) -> None:
         Operand of xarray.
     caller
         Frame that asks for the attribute.
+
+    Raises
+    ------
+    UnsupportedError
+        If an operator of xarray has a tensor of more dimensions, which it cannot name.
     """
-    first = None
+    first, is_operator = None, False
     for frame in _frames(caller, "xarray"):
-        first = frame
+        first, is_operator = frame, is_operator or frame.f_code.co_name in _XARRAY_OPERATORS
     if first is None or not tensor.ndim:
         return
     operands = [each for value in first.f_locals.values() for each in (value if isinstance(value, tuple) else (value,))]
@@ -76,6 +84,11 @@ def reject_xarray_caller(tensor: Base, caller: FrameType | None) -> None:
             for array in each.data_vars.values() if hasattr(each, "data_vars") else (each,):
                 if is_xarray(array) and getattr(array, "ndim", None):
                     reject_other_labels(tensor, array)
+                if is_operator and is_xarray(array) and tensor.ndim > getattr(array, "ndim", tensor.ndim):
+                    raise UnsupportedError(
+                        f"operands of a {type(array).__name__} of dimensions {tuple(xarray_dims(array))} must have "
+                        f"no more, got a tensor of {tensor.dims}: convert the other with sp.asarray(array)"
+                    )
 
 
 def _frames(caller: FrameType | None, library: str) -> Iterator[FrameType]:

@@ -263,7 +263,7 @@ def _defer_to_reflected(operation: Callable[..., Any], reflected: str, writes: b
                 if reflected == "__rmatmul__":
                     reject_other_labels(self, other, contracted_axes(self, other, True))
                     return NotImplemented
-                if writes or not is_pandas(other):
+                if not is_pandas(other) or (writes and self.ndim <= getattr(other, "ndim", 0)):
                     reject_other_labels(self, other)
                     return NotImplemented
         return operation(self, other)

@@ -111,7 +111,7 @@ def _yield_to_foreign(
 ) -> Any:
     """Return a ufunc of tensors and objects of a library that computes with arrays.
 
-    pandas does not take tensors, but arrays; the result is its object.
+    pandas does not take tensors, but arrays; the result is its object, or a tensor if that has more dimensions.
 
     Raises
     ------
@@ -130,6 +130,8 @@ def _yield_to_foreign(
                 reject_other_labels(own, operand, axes)
     if ufunc.signature is not None or not all(map(is_pandas, unknown)):
         return NotImplemented
+    if method == "__call__" and max(np.ndim(one) for one in inputs) > max(np.ndim(one) for one in unknown):
+        return ufunc(*(np.asarray(one) if is_pandas(one) else one for one in inputs), **options)
     outs = options.pop("out", (None,) * ufunc.nout)
     given = (to_implicit_array(one.__sparrow_scan__()) if isinstance(one, Base) else one for one in inputs)
     found = getattr(ufunc, method)(*given, **options)

@@ -453,6 +453,23 @@ def test_multiply(cli: Any, stored: Path, tmp_path: Path, engine: str) -> None:
     assert "the first 2 of 5" in done.err
 
 
+@pytest.mark.parametrize("engine", ["auto", "duckdb", "stream"])
+def test_multiply_by_stored_tensors(cli: Any, stored: Path, tmp_path: Path, engine: str) -> None:
+    web, x = stored / "web.sparrow", np.array([0.0, 2, 0, 1, 5])
+    dense = open_tensor(web).to_numpy()
+    for other in (x, np.outer(x, [1, 0, 3])):
+        path = tmp_path / f"x{other.ndim}.sparrow"
+        sp.asarray(other).save(path)
+        done = cli("multiply", web, "--vector", path, "--engine", engine, "--json")
+        np.testing.assert_allclose(done.json["product"], dense @ other)
+        cli("multiply", web, "--transpose", "--vector", path, "--engine", engine, "--out", tmp_path / "y.npy")
+        np.testing.assert_allclose(np.load(tmp_path / "y.npy"), dense.T @ other)
+    done = cli("multiply", web, "--vector", tmp_path)
+    assert done.code == 1
+    assert str(tmp_path) in done.err
+    assert "Is a directory" not in done.err
+
+
 def test_multiply_labels(cli: Any, tmp_path: Path) -> None:
     made = sp.from_coords([[0, 1, 1], [0, 1, 2]], [1.0, 2.0, 3.0], dims=("user", "film"), shape=(2, 3))
     made.set_labels("user", ["ann", "bob"])

@@ -61,6 +61,15 @@ def test_script_ends_at_the_first_error(cli: Any, pipe_stdin: Any) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("statement", ["selec;", "select 'abc;", "select (1;", "frm", "select 1; frm;", "select $$a;"])
+def test_syntax_errors_are_reported(cli: Any, pipe_stdin: Any, statement: str) -> None:
+    done = run_script(cli, pipe_stdin, statement, "web.sparrow")
+    assert done.code == 1
+    assert done.err.startswith("sparrow: error: Parser Error")
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.usefixtures("folder")
 def test_scripts_only_read(cli: Any, pipe_stdin: Any) -> None:
     script = "copy (select 1 as a) to 'a.parquet'; from 'a.parquet';"
     refused = run_script(cli, pipe_stdin, script)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import operator
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas
 import pytest
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.errors import InvalidValueError, LabelError, SparrowError, UnsupportedError
+from sparrow.errors import InvalidValueError, LabelError, ShapeError, SparrowError, UnsupportedError
 
 LABELS: dict[str, list[Any]] = {
     "texts": ["a", "b", "c"],
@@ -258,3 +260,61 @@ def test_containers_refuse_columns_of_other_labels(kind: str) -> None:
             make(column([2, 0, 1]))
         if name == "COO":
             assert make(column([0, 1, 2])).data.tolist() == [5, 6, 7]
+
+
+BINARY = [np.add, np.subtract, np.multiply, np.divide, np.power, np.greater, np.equal, np.floor_divide]
+
+
+@pytest.mark.parametrize("index", [None, ["a", "b", "c"]])
+@pytest.mark.parametrize("shape", [(2, 3), (1, 3), (2, 2, 3)])
+def test_series_broadcast_along_the_last_axis(shape: tuple[int, ...], index: Any) -> None:
+    dense, values = np.arange(1.0, 1 + np.prod(shape)).reshape(shape), np.array([2.0, 4, 3])
+    A = sp.asarray(dense, dims=(*"xyz"[: len(shape) - 1], "u"), labels={"u": list("abc")})
+    series = pandas.Series(values, index=index)
+    for function in BINARY:
+        for left, right, wanted in ((A, series, function(dense, values)), (series, A, function(values, dense))):
+            np.testing.assert_array_equal(np.asarray(function(left, right)), wanted)
+    assert (A * series).labels("u").equals(A.labels("u"))
+    for product in (A * series, series * A, A.__mul__(pandas.Index(values))):
+        np.testing.assert_array_equal(np.asarray(product), dense * values)
+    with pytest.raises(LabelError, match="labels of dimension 'u' differ"):
+        A * pandas.Series(values, index=list("cab"))
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        A + pandas.Series([1.0, 2.0])
+
+
+def test_series_are_written_into_wider_tensors(tmp_path: Path) -> None:
+    dense = np.array([[1.0, 0], [2, 3]])
+    sp.asarray(dense).save(tmp_path / "A")
+    A = opened = sp.open(tmp_path / "A")
+    A *= pandas.Series([2.0, 4])
+    assert A is opened
+    np.testing.assert_array_equal(sp.open(tmp_path / "A").to_numpy(), dense * [2, 4])
+
+
+@pytest.mark.parametrize("operation", [operator.add, operator.mul, operator.pow, operator.gt, operator.eq])
+@pytest.mark.parametrize("dims", [(), ("b",)])
+def test_wider_tensors_beside_xarray_raise(operation: Any, dims: tuple[str, ...]) -> None:
+    xr = pytest.importorskip("xarray")
+    dense, values = np.array([[1.0, 2], [4, 3]]), np.array([2.0, 3]) if dims else np.array(2.0)
+    A = sp.asarray(dense, dims=("a", "b"), labels={"b": ["p", "q"]})
+    array = xr.DataArray(values, dims=dims, coords={"b": ["p", "q"]} if dims else {})
+    for left, right in ((A, array), (array, A), (array.to_dataset(name="x"), A)):
+        with pytest.raises(UnsupportedError, match=r"got a tensor of \('a', 'b'\): convert the other with sp\.asarray"):
+            operation(left, right)
+    np.testing.assert_array_equal(np.asarray(operation(A, sp.asarray(array))), operation(dense, values))
+    np.testing.assert_array_equal(np.asarray(operation(sp.asarray(array), A)), operation(values, dense))
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_array", "coo_array", "dia_array", "lil_array", "csr_matrix"])
+def test_multiply_of_scipy_names_the_function(kind: str) -> None:
+    dense = np.array([[1.0, 0], [2, 3]])
+    S, A = getattr(scipy.sparse, kind)(np.eye(2)), sp.asarray(dense)
+    for other in (A, A[1], A[:1]):
+        with pytest.raises(UnsupportedError, match=r"use np\.multiply\(S, A\), or S\.multiply\(A\.to_scipy\(\)\)"):
+            S.multiply(other)
+        wanted = np.eye(2) * other.to_numpy()
+        np.testing.assert_array_equal(np.asarray(np.multiply(S, other)), wanted)
+        np.testing.assert_array_equal(S.multiply(other.to_scipy()).toarray(), wanted)
+    if "array" in kind:
+        np.testing.assert_array_equal(np.asarray(S * A), np.eye(2) * dense)

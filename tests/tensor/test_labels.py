@@ -468,8 +468,12 @@ def test_selecting() -> None:
             assert names(one.sel(day=slice(start, date(2026, 1, 8))), "day") == names(one, "day")[2:3]
             assert one.sel(day=slice(None, start)).shape == (3, 2)
     assert a[[1, 0, 2]].sel(user=slice("ann", "c")).to_numpy().tolist() == dense[[1, 0]].tolist()
-    with pytest.raises(LabelError, match="must be ascending"):
+    with pytest.raises(LabelError, match="must be ascending") as caught:
         a.sel(user=slice("ann", "bob"))
+    (way,) = re.findall(r"slice (A\.sel.*) for a tensor A", str(caught.value))
+    ascending = eval(way, {"A": a})
+    assert names(ascending.sel(user=slice(None, None)), "user") == sorted(names(a, "user"))
+    assert names(ascending.sel(user=slice("ann", "bob")), "user") == ["ann", "bob"]
     with pytest.raises(LabelError, match=r"must be a date or time.*got 'soon'"):
         a.sel(day="soon")
     with pytest.raises(LabelError, match="of type string, got 3"):
