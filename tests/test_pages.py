@@ -180,6 +180,27 @@ def _find(name: str) -> object:
     return found
 
 
+_CREATED = re.compile(
+    r"sp\.ingest\.\w+\([^)]*\"([\w-]+\.sparrow)\"|\.save\(\"([\w-]+\.sparrow)\"\)"
+    r"|sparrow ingest [^\n]*?([\w-]+\.sparrow)|--out ([\w-]+\.sparrow)"
+)
+
+
+def test_pages_can_follow_each_other_in_one_folder() -> None:
+    created = Counter(
+        name
+        for page in SESSIONS
+        for language in ("python", "console")
+        for block in read_blocks((REPOSITORY / page).read_text(), language)
+        if ">>> " in block or "$ " in block
+        for found in _CREATED.findall(block)
+        for name in found
+        if name
+    )
+    assert len(created) > 15
+    assert [name for name, count in created.items() if count > 1] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_no_line_of_prose_is_written_twice(page: str) -> None:
     text = re.sub(r"^ *```.*?^ *```$", "", (REPOSITORY / page).read_text(), flags=re.MULTILINE | re.DOTALL)
