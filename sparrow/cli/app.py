@@ -35,7 +35,7 @@ VERBS = {
     "sql": ("querying", "Query stored tensors in SQL."),
     "shell": ("querying", "Query stored tensors in SQL at a prompt."),
     "explain": ("reading", "Show how a part would be read and what is skipped."),
-    "multiply": ("reading", "Multiply a stored matrix and a dense vector or matrix."),
+    "multiply": ("reading", "Multiply a stored matrix and a vector or matrix."),
     "graph": ("graphs", "Algorithms on a stored graph."),
     "pagerank": ("graphs", "The PageRank of the nodes of a graph."),
     "als": ("als", "Factors of a matrix by alternating least squares."),
