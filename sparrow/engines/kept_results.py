@@ -43,7 +43,7 @@ def start_from_kept(scans: Sequence[Scan], evaluate: Callable[[Scan, int], Block
         return scans
     now: dict[Node, Node | MemoryRelation] = {}
     rows: dict[Hashable, float] = {}
-    read: dict[Node, frozenset[Hashable]] = {}  # tokens of the relations below a node
+    read: dict[Node, frozenset[Hashable]] = {}  # tokens of the relations below a node, and of large results
 
     def replace(below: Sequence[Scan]) -> list[Scan]:
         return [
@@ -75,13 +75,18 @@ def start_from_kept(scans: Sequence[Scan], evaluate: Callable[[Scan, int], Block
             found = node.with_inputs(below) if changed else node
             now[node] = found
             read[found] = frozenset(tokens)
-            if node.depth % every == 0 and not node.is_dense and not _kept.is_large(node):
+            if node.depth % every or node.is_dense:
+                continue
+            if not _kept.is_large(node):
                 most = _most_elements(found, sum(rows[token] for token in tokens))
                 block = _evaluate_small(_scan(found), most, evaluate)
-                if block is None:
-                    _kept.note_large(node)
-                else:
+                if block is not None:
                     now[node] = _kept.add(node, block)
+                    continue
+                _kept.note_large(node)
+            # What is above reads as much as this reads of one relation. A union of all would grow with the plan.
+            rows[found] = max((rows[token] for token in tokens), default=0.0)
+            read[found] = frozenset([found])
     return replace(scans)
 
 

@@ -158,7 +158,7 @@ def write_files(
     list of DataFile or None
         None if the engine has no tasks, or this process should write them.
     """
-    (scan,) = shorten([scan], "auto")
+    (scan,) = shorten([scan])
     run = choose(scan).engine
     if not isinstance(run, TaskEngine) or not can_share(folder):
         return None
@@ -184,7 +184,7 @@ def fold_ranges(scan: Scan, function: FoldRange) -> Iterator[tuple[Any, ...]] | 
         None if the engine has no tasks, or this process should call the function. Arrays exist until the next ones are
         asked for.
     """
-    (scan,) = shorten([scan], "auto")
+    (scan,) = shorten([scan])
     run = choose(scan).engine
     if not isinstance(run, TaskEngine):
         return None
@@ -212,7 +212,7 @@ def iter_blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block
     axes
         Axes whose coordinates are needed, all by default; those of others are undefined.
     """
-    (scan,) = shorten([scan], "auto")
+    (scan,) = shorten([scan])
     with trace(scan, STREAM, choose(scan).reason if is_tracing() else "") as tracer:
         for block in STREAM.iter_unsorted(tracer.scans[0], axes):
             yield tracer.block(block)

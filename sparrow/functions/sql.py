@@ -198,7 +198,8 @@ def run_query(
     values = bind_params(params, statements[0].named_parameters)
     # EXPLAIN ANALYZE runs the query whenever it is bound, so its names are found by binding what it explains.
     bound, bound_kind = (explained_query(con, query) if kind == "EXPLAIN" else None) or (query, kind)
-    # DuckDB binds a pivot by running a part of the query, so that placeholders for labels would show up in it.
+    # DuckDB binds a pivot by running a part of the query, so that placeholders for labels would show up in it, and
+    # typeof is a constant of theirs.
     defers_labels = bound_kind == "SELECT" and re.search("pivot|typeof", query, re.IGNORECASE) is None
     completed: set[str] = set()
     named: dict[str, _LabelledView] = {}

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow.core.array_validation import as_canonical, check_arrow, check_coordinates, check_scipy_array
-from sparrow.core.casting import MAX_STORED_INTEGER
+from sparrow.core.casting import wider_dtype
 from sparrow.core.label_types import is_label_type, is_string_type
 from sparrow.core.schema import (
     MAX_DIMENSION_SIZE,
@@ -142,8 +142,7 @@ def check_fill(fill_value: Any, dtype: np.dtype[Any], way: str | None = "cast th
     exact = dtype.kind in "biu" or (given.dtype.kind == "c" and dtype.kind != "c")
     if (exact and found != given) or (np.isinf(found) and np.isfinite(given)):
         if way is None:
-            is_integer = dtype.kind in "biu" and given.dtype.kind in "biu" and given <= MAX_STORED_INTEGER
-            wider = "complex128" if "c" in (given.dtype.kind, dtype.kind) else "int64" if is_integer else "float64"
+            wider = "complex128" if given.dtype.kind == "c" else wider_dtype(given.item(), dtype)
             way = f"pass dtype='{wider}'"
         raise InvalidValueError(f"fill_value must fit {dtype}, got {fill_value!r}: {way}")
     return found

@@ -320,9 +320,8 @@ def _ids_of_truth(ids: NDArray[Any], model: Recommending, held_out: HeldOut) -> 
     truth = held_out.truth.labels(1)
     if ids.dtype.kind not in "iu" or items is None or truth is None or items.equals(truth):
         return ids
-    at: NDArray[Any] = np.append(
-        positions_of_labels(items, truth, held_out.truth.dims[1]), -1
-    )  # the last one is that of id -1
+    own = positions_of_labels(items, truth, held_out.truth.dims[1])
+    at: NDArray[Any] = np.append(own, -1)  # the last one is that of id -1
     return np.asarray(at[_check_positions(ids, len(items), f"the history of {len(items)} items")])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
+from sparrow.engines import shorten
 from sparrow.runtime import memory
 from sparrow.testing import observe, strategy, tune
 
@@ -231,3 +233,19 @@ def test_named_engines_and_analyzed_plans_compute_all() -> None:
         x.compute(engine="stream")
         x.explain(analyze=True)
     assert seen == []
+
+
+def test_large_sums_are_walked_in_proportion_to_their_terms() -> None:
+    peaks = []
+    with tune("engines", kept_elements=0, kept_ratio=1 << 60):
+        for count in (400, 800):
+            total: Any = sp.eye(1000)
+            for row in range(count):
+                total = total + sp.from_coords([[row], [0]], [1.0], shape=(1000, 1000))
+            scan = total.__sparrow_scan__()
+            shorten([scan])
+            tracemalloc.start()
+            shorten([scan])
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    assert peaks[1] < 2.5 * peaks[0]

@@ -103,8 +103,9 @@ def _check_members(block: TextBlock, paths: dict[str, list[str]]) -> None:
     """Raise ``IngestError`` for a path that no object of a block has."""
     missing = dict(paths)
     for line in bytes(memoryview(block.data)).split(b"\n") if paths else ():  # type: ignore[arg-type]
+        record: Any = json.loads(line) if line.strip() else None
         for name, path in [*missing.items()]:
-            value: Any = json.loads(line) if line.strip() else None
+            value = record
             for part in path[:-1]:
                 value = value.get(part) if isinstance(value, dict) else None
             if isinstance(value, dict) and path[-1] in value:

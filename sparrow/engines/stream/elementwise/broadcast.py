@@ -239,14 +239,14 @@ class BroadcastTables:
         self._cores = [_keep_computed(without_repeats(scans[number])) for number in numbers]
         self._is_by_rows = self._kept[:1] == (0,)
         remainder = self._find_remainder()
-        self.all_but_values: BroadcastTable | None = None
+        self.remainder_table: BroadcastTable | None = None
         """Table without elements that has the remainder.
 
         None if that does not fit in memory, or positions do not fit in 64 bits.
         """
         if remainder is not None:
             nothing = [concat_blocks([], len(self._kept), core.schema.dtype) for core in self._cores]
-            self.all_but_values = BroadcastTable(kernel, scans, numbers, nothing, remainder=remainder)
+            self.remainder_table = BroadcastTable(kernel, scans, numbers, nothing, remainder=remainder)
 
     def _find_remainder(self) -> Block | None:
         """Return the elements to repeat.
@@ -284,8 +284,8 @@ class BroadcastTables:
         walked
             Elements of the other inputs in these rows.
         """
-        assert self.all_but_values is not None
-        remainder = self.all_but_values.remainder
+        assert self.remainder_table is not None
+        remainder = self.remainder_table.remainder
         if self._is_by_rows:
             blocks = [cursor.read(start, stop) for cursor in cursors]
             rows = (start, stop)

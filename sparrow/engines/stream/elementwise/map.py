@@ -291,7 +291,7 @@ class MapBroadcast(MapAligned):
 
         None if the elements to repeat do not fit either, or positions do not fit in 64 bits.
         """
-        return self.table() if self.fits else self._tables().all_but_values
+        return self.table() if self.fits else self._tables().remainder_table
 
     def evaluate_at(
         self, table: BroadcastTable, coords: tuple[NDArray[Any], ...], walked: Sequence[NDArray[Any]], count: int
